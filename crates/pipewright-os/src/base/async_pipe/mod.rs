@@ -1,5 +1,7 @@
-//! Pipe ends for async tasks, with tokio's traits.
+//! Pipe ends and this process's standard streams for async tasks, with tokio's traits.
 
+#[cfg(any(windows, test))]
+mod thread_reader;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -11,12 +13,15 @@ use windows as imp;
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop::poll_proceed;
 
 use crate::base::pipe::{PipeReader, PipeWriter};
 use crate::base::wait::current_runtime;
+
+pub(crate) use imp::{Reader, Writer};
 
 /// The reading end of a pipe, for tasks of a tokio runtime: see [`PipeReader::into_async`].
 ///
@@ -29,7 +34,7 @@ use crate::base::wait::current_runtime;
 /// # Drop
 /// Closes the end.
 #[derive(Debug)]
-pub struct AsyncPipeReader(imp::Reader);
+pub struct AsyncPipeReader(Reader);
 
 /// The writing end of a pipe, for tasks of a tokio runtime: see [`PipeWriter::into_async`].
 ///
@@ -49,7 +54,35 @@ pub struct AsyncPipeReader(imp::Reader);
 /// Closes the end as soon as all accepted bytes are written. An error of that write is lost, and so
 /// are the bytes if this process ends before it is complete.
 #[derive(Debug)]
-pub struct AsyncPipeWriter(imp::Writer);
+pub struct AsyncPipeWriter(Writer);
+
+/// This process's own stdin, for tasks of a tokio runtime: see
+/// [`stdin_async`](crate::base::stdio::stdin_async).
+///
+/// # Cancellation
+/// Dropping the future of a read loses no byte: the next read returns it.
+///
+/// # Drop
+/// Leaves the process's stdin open, in its original mode. Windows, a console: a line that was read
+/// and not taken is lost.
+#[derive(Debug)]
+pub struct AsyncStdin(Reader);
+
+/// This process's own stdout or stderr, for tasks of a tokio runtime: see
+/// [`stdout_async`](crate::base::stdio::stdout_async) and [`stderr_async`](crate::base::stdio::stderr_async).
+///
+/// `shutdown` ends writing through this value: a later write fails (`BrokenPipe`).
+///
+/// # Cancellation
+/// A `write` whose future is dropped before it is ready has written nothing. A dropped `write_all` may
+/// have written a part, as with every writer of tokio.
+///
+/// # Drop
+/// Leaves the process's stream open, in its original mode. Unix: nothing is lost. Windows: accepted
+/// bytes are written in the background, and are lost if this process ends before that is complete;
+/// `flush` waits for it.
+#[derive(Debug)]
+pub struct AsyncStdout(Writer);
 
 impl PipeReader {
     /// Converts the end for use in tasks.
@@ -84,7 +117,7 @@ impl PipeReader {
     /// ```
     pub fn into_async(self) -> io::Result<AsyncPipeReader> {
         current_runtime()?;
-        imp::reader(self).map(AsyncPipeReader)
+        Reader::of_pipe(self).map(AsyncPipeReader)
     }
 }
 
@@ -121,54 +154,96 @@ impl PipeWriter {
     /// ```
     pub fn into_async(self) -> io::Result<AsyncPipeWriter> {
         current_runtime()?;
-        imp::writer(self).map(AsyncPipeWriter)
+        Writer::of_pipe(self).map(AsyncPipeWriter)
     }
 }
 
-/// Converts as [`PipeReader::into_async`] does, but returns the end if it cannot be waited for.
-#[cfg(unix)]
-pub(crate) fn try_into_async_reader(
-    pipe: PipeReader,
-) -> Result<AsyncPipeReader, (PipeReader, io::Error)> {
-    imp::try_reader(pipe).map(AsyncPipeReader)
+impl From<Reader> for AsyncStdin {
+    fn from(reader: Reader) -> AsyncStdin {
+        AsyncStdin(reader)
+    }
 }
 
-/// Converts as [`PipeWriter::into_async`] does, but returns the end if it cannot be waited for.
-#[cfg(unix)]
-pub(crate) fn try_into_async_writer(
-    pipe: PipeWriter,
-) -> Result<AsyncPipeWriter, (PipeWriter, io::Error)> {
-    imp::try_writer(pipe).map(AsyncPipeWriter)
+impl From<Writer> for AsyncStdout {
+    fn from(writer: Writer) -> AsyncStdout {
+        AsyncStdout(writer)
+    }
 }
 
-impl AsyncRead for AsyncPipeReader {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if buffer.remaining() == 0 {
-            // A read of zero bytes must not report the end of the stream.
-            return Poll::Ready(Ok(()));
+macro_rules! reads {
+    ($reader:ty) => {
+        impl AsyncRead for $reader {
+            fn poll_read(
+                mut self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                buffer: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                if buffer.remaining() == 0 {
+                    // A read of zero bytes must not report the end of the stream.
+                    return Poll::Ready(Ok(()));
+                }
+                self.0.poll_read(cx, buffer)
+            }
         }
-        self.0.poll_read(cx, buffer)
-    }
+    };
 }
 
-impl AsyncWrite for AsyncPipeWriter {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll_write(cx, bytes)
-    }
+macro_rules! writes {
+    ($writer:ty) => {
+        impl AsyncWrite for $writer {
+            fn poll_write(
+                mut self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                self.0.poll_write(cx, bytes)
+            }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_flush(cx)
-    }
+            fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                self.0.poll_flush(cx)
+            }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_shutdown(cx)
-    }
+            fn poll_shutdown(
+                mut self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+            ) -> Poll<io::Result<()>> {
+                self.0.poll_shutdown(cx)
+            }
+        }
+    };
+}
+
+reads!(AsyncPipeReader);
+reads!(AsyncStdin);
+writes!(AsyncPipeWriter);
+writes!(AsyncStdout);
+
+/// The most that is read or written in place at once, so that other tasks get their turn.
+const MOST_IN_PLACE_BYTES: usize = 128 << 10;
+
+/// Fills a buffer with a call that needs no wait.
+fn read_in_place(
+    cx: &mut Context<'_>,
+    mut source: impl io::Read,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    let turn = ready!(poll_proceed(cx));
+    let room = buffer.remaining().min(MOST_IN_PLACE_BYTES);
+    let count = source.read(buffer.initialize_unfilled_to(room))?;
+    buffer.advance(count);
+    turn.made_progress();
+    Poll::Ready(Ok(()))
+}
+
+/// Writes with a call that needs no wait.
+#[cfg(unix)]
+fn write_in_place(
+    cx: &mut Context<'_>,
+    mut target: impl io::Write,
+    bytes: &[u8],
+) -> Poll<io::Result<usize>> {
+    let turn = ready!(poll_proceed(cx));
+    let count = target.write(bytes.get(..MOST_IN_PLACE_BYTES).unwrap_or(bytes))?;
+    turn.made_progress();
+    Poll::Ready(Ok(count))
 }

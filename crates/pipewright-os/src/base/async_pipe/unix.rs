@@ -1,69 +1,99 @@
-//! Registers each end with the runtime, and reads or writes when the runtime reports it ready.
+//! Registers each stream with the runtime, and reads or writes when the runtime reports it ready. An object that cannot be
+//! registered is always ready.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll, ready};
 
+use rustix::io::Errno;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{Interest, ReadBuf};
 
+use super::{read_in_place, write_in_place};
 use crate::base::pipe::{MOST_READ_BYTES, PipeReader, PipeWriter};
 
-#[derive(Debug)]
-pub(super) struct Reader(AsyncFd<PollableReader>);
+pub(crate) type Reader = Stream<PipeReader>;
+pub(crate) type Writer = Stream<PipeWriter>;
 
-/// The writing end. `None`: it has been shut down.
+/// An end of a pipe, or a standard stream.
 #[derive(Debug)]
-pub(super) struct Writer(Option<AsyncFd<PollableWriter>>);
+pub(crate) enum Stream<P: End> {
+    /// This process does not have the stream.
+    Closed,
+    /// An object that cannot be waited for: it always has data or room, or is at its end.
+    InPlace(P),
+    Registered(AsyncFd<Registered<P>>),
+    /// A writer that has been shut down.
+    ShutDown,
+}
 
-/// A reading end as the runtime sees it. The runtime only polls its descriptor.
+/// An end as the runtime sees it. The runtime only polls its descriptor.
 #[derive(Debug)]
-struct PollableReader(PipeReader);
+pub(crate) struct Registered<P>(P);
 
-#[derive(Debug)]
-struct PollableWriter(PipeWriter);
+/// One of the two ends.
+pub(crate) trait End {
+    const INTEREST: Interest;
 
-impl AsRawFd for PollableReader {
+    fn fd_for_wait(&self) -> BorrowedFd<'_>;
+}
+
+impl End for PipeReader {
+    const INTEREST: Interest = Interest::READABLE;
+
+    fn fd_for_wait(&self) -> BorrowedFd<'_> {
+        PipeReader::fd_for_wait(self)
+    }
+}
+
+impl End for PipeWriter {
+    const INTEREST: Interest = Interest::WRITABLE;
+
+    fn fd_for_wait(&self) -> BorrowedFd<'_> {
+        PipeWriter::fd_for_wait(self)
+    }
+}
+
+impl<P: End> AsRawFd for Registered<P> {
     fn as_raw_fd(&self) -> RawFd {
         self.0.fd_for_wait().as_raw_fd()
     }
 }
 
-impl AsRawFd for PollableWriter {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.fd_for_wait().as_raw_fd()
-    }
-}
-
-pub(super) fn reader(pipe: PipeReader) -> io::Result<Reader> {
-    try_reader(pipe).map_err(|(_, error)| error)
-}
-
-pub(super) fn writer(pipe: PipeWriter) -> io::Result<Writer> {
-    try_writer(pipe).map_err(|(_, error)| error)
-}
-
-/// Registers as [`reader`] does, but returns the end if that fails.
-pub(super) fn try_reader(pipe: PipeReader) -> Result<Reader, (PipeReader, io::Error)> {
-    // SAFETY: it owns the descriptor, which stays open and the same until the drop: no other code
-    // can reach the reader.
-    let registered =
-        unsafe { AsyncFd::register_with_interest(PollableReader(pipe), Interest::READABLE) };
+/// Registers an end, or returns it with the error.
+fn register<P: End>(pipe: P) -> Result<Stream<P>, (P, io::Error)> {
+    // SAFETY: it owns the descriptor, which stays open and the same until the drop: no other code can reach the end. So the
+    // `close` of a writer cannot replace the descriptor.
+    let registered = unsafe { AsyncFd::register_with_interest(Registered(pipe), P::INTEREST) };
     match registered.map_err(|error| error.into_parts()) {
-        Ok(registered) => Ok(Reader(registered)),
-        Err((PollableReader(pipe), error)) => Err((pipe, error)),
+        Ok(registered) => Ok(Stream::Registered(registered)),
+        Err((Registered(pipe), error)) => Err((pipe, error)),
     }
 }
 
-/// Registers as [`writer`] does, but returns the end if that fails.
-pub(super) fn try_writer(pipe: PipeWriter) -> Result<Writer, (PipeWriter, io::Error)> {
-    // SAFETY: as above; so `close` cannot replace the descriptor.
-    let registered =
-        unsafe { AsyncFd::register_with_interest(PollableWriter(pipe), Interest::WRITABLE) };
-    match registered.map_err(|error| error.into_parts()) {
-        Ok(registered) => Ok(Writer(Some(registered))),
-        Err((PollableWriter(pipe), error)) => Err((pipe, error)),
+impl<P: End> Stream<P> {
+    pub(super) fn of_pipe(pipe: P) -> io::Result<Stream<P>> {
+        register(pipe).map_err(|(_, error)| error)
     }
+
+    /// Registers a standard stream, if it can be waited for. An object on a disk cannot: epoll refuses it, and kqueue never
+    /// reports its end.
+    pub(crate) fn of_stdio(pipe: P, is_on_disk: bool) -> io::Result<Stream<P>> {
+        if is_on_disk {
+            return Ok(Stream::InPlace(pipe));
+        }
+        match register(pipe) {
+            Err((pipe, error)) if cannot_be_watched(&error) => Ok(Stream::InPlace(pipe)),
+            registered => registered.map_err(|(_, error)| error),
+        }
+    }
+}
+
+/// Returns true for the error of a device that is always ready: `EPERM` by epoll, `ENODEV` or
+/// `EINVAL` by kqueue.
+fn cannot_be_watched(error: &io::Error) -> bool {
+    let number = Errno::from_io_error(error);
+    matches!(number, Some(Errno::PERM | Errno::NODEV | Errno::INVAL))
 }
 
 impl Reader {
@@ -72,11 +102,16 @@ impl Reader {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let pipe = match self {
+            Stream::Closed | Stream::ShutDown => return Poll::Ready(Ok(())),
+            Stream::InPlace(pipe) => return read_in_place(cx, &*pipe, buffer),
+            Stream::Registered(pipe) => pipe,
+        };
         loop {
-            let mut ready = ready!(self.0.poll_read_ready(cx))?;
+            let mut ready = ready!(pipe.poll_read_ready(cx))?;
             let room = buffer.remaining().min(MOST_READ_BYTES);
             let into = buffer.initialize_unfilled_to(room);
-            if let Some(count) = try_call(&mut ready, |PollableReader(pipe)| pipe.try_read(into))? {
+            if let Some(count) = try_call(&mut ready, |pipe| pipe.try_read(into))? {
                 buffer.advance(count);
                 return Poll::Ready(Ok(()));
             }
@@ -90,11 +125,15 @@ impl Writer {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let Some(pipe) = &self.0 else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
+        let pipe = match self {
+            Stream::Closed => return Poll::Ready(Ok(bytes.len())),
+            Stream::InPlace(pipe) => return write_in_place(cx, &*pipe, bytes),
+            Stream::Registered(pipe) => pipe,
+            Stream::ShutDown => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+        };
         loop {
             let mut ready = ready!(pipe.poll_write_ready(cx))?;
-            if let Some(count) = try_call(&mut ready, |PollableWriter(pipe)| pipe.try_write(bytes))?
-            {
+            if let Some(count) = try_call(&mut ready, |pipe| pipe.try_write(bytes))? {
                 return Poll::Ready(Ok(count));
             }
         }
@@ -106,17 +145,17 @@ impl Writer {
     }
 
     pub(super) fn poll_shutdown(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0 = None;
+        *self = Stream::ShutDown;
         Poll::Ready(Ok(()))
     }
 }
 
 /// Makes the call that the end was reported ready for. `None`: it was not ready after all.
-fn try_call<P: AsRawFd>(
-    ready: &mut AsyncFdReadyGuard<'_, P>,
+fn try_call<P: End>(
+    ready: &mut AsyncFdReadyGuard<'_, Registered<P>>,
     call: impl FnOnce(&P) -> io::Result<usize>,
 ) -> io::Result<Option<usize>> {
-    match ready.try_io(|pipe| call(pipe.get_ref())) {
+    match ready.try_io(|pipe| call(&pipe.get_ref().0)) {
         Ok(result) => result.map(Some),
         Err(_would_block) => Ok(None),
     }

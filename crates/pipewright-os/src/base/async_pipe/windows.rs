@@ -1,4 +1,4 @@
-//! Implements each end as a slot that a task waits for.
+//! Implements each end of a pipe as a slot that a task waits for. A console is read on a thread, and a file in place.
 
 use std::io;
 use std::mem;
@@ -8,6 +8,9 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 
 use tokio::io::ReadBuf;
 
+use super::read_in_place;
+use super::thread_reader::ThreadReader;
+use crate::base::handle::HandleKind;
 use crate::base::pipe::{PipeReader, PipeWriter};
 use crate::base::wait::{Slot, Watch};
 
@@ -16,8 +19,85 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// The number of bytes that one write accepts, and copies.
 const MAX_ACCEPTED_BYTES: usize = 64 << 10;
 
+/// The reading end of a pipe, or the standard input.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(crate) enum Reader {
+    /// This process does not have the stream.
+    Closed,
+    InPlace(PipeReader),
+    OnThread(ThreadReader),
+    Slot(SlotReader),
+}
+
+/// The writing end of a pipe, or a standard output.
+#[derive(Debug)]
+pub(crate) enum Writer {
+    /// This process does not have the stream.
+    Closed,
+    Slot(SlotWriter),
+}
+
+impl Reader {
+    pub(super) fn of_pipe(pipe: PipeReader) -> io::Result<Reader> {
+        Ok(Reader::Slot(SlotReader::new(pipe)))
+    }
+
+    pub(crate) fn of_stdio(pipe: PipeReader, kind: HandleKind) -> io::Result<Reader> {
+        match kind {
+            HandleKind::Pipe => Reader::of_pipe(pipe),
+            HandleKind::File | HandleKind::Directory => Ok(Reader::InPlace(pipe)),
+            // A console, or another object that supports only blocking reads.
+            _ => ThreadReader::new(pipe).map(Reader::OnThread),
+        }
+    }
+
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Reader::Closed => Poll::Ready(Ok(())),
+            Reader::InPlace(pipe) => read_in_place(cx, &*pipe, buffer),
+            Reader::OnThread(source) => source.poll_read(cx, buffer),
+            Reader::Slot(reader) => reader.poll_read(cx, buffer),
+        }
+    }
+}
+
+impl Writer {
+    pub(crate) fn of_pipe(pipe: PipeWriter) -> io::Result<Writer> {
+        Ok(Writer::Slot(SlotWriter(WriteState { pipe: Some(pipe), ..WriteState::default() })))
+    }
+
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Writer::Closed => Poll::Ready(Ok(bytes.len())),
+            Writer::Slot(writer) => writer.poll_write(cx, bytes),
+        }
+    }
+
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Writer::Closed => Poll::Ready(Ok(())),
+            Writer::Slot(writer) => writer.poll_flush(cx),
+        }
+    }
+
+    pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Writer::Closed => Poll::Ready(Ok(())),
+            Writer::Slot(writer) => writer.poll_shutdown(cx),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct SlotReader {
     /// Declared before the pipe, which it holds a handle of.
     watch: Watch,
     slot: Slot<'static>,
@@ -26,13 +106,13 @@ pub(super) struct Reader {
     handed_out: usize,
 }
 
-pub(super) fn reader(pipe: PipeReader) -> io::Result<Reader> {
-    let slot = Slot::Read(pipe, Vec::with_capacity(CHUNK_BYTES));
-    Ok(Reader { watch: Watch::default(), slot, chunk: Vec::new(), handed_out: 0 })
-}
+impl SlotReader {
+    fn new(pipe: PipeReader) -> SlotReader {
+        let slot = Slot::Read(pipe, Vec::with_capacity(CHUNK_BYTES));
+        SlotReader { watch: Watch::default(), slot, chunk: Vec::new(), handed_out: 0 }
+    }
 
-impl Reader {
-    pub(super) fn poll_read(
+    fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
@@ -68,7 +148,7 @@ impl Reader {
 }
 
 #[derive(Debug)]
-pub(super) struct Writer(WriteState);
+pub(crate) struct SlotWriter(WriteState);
 
 #[derive(Debug, Default)]
 struct WriteState {
@@ -82,16 +162,8 @@ struct WriteState {
     pipe: Option<PipeWriter>,
 }
 
-pub(super) fn writer(pipe: PipeWriter) -> io::Result<Writer> {
-    Ok(Writer(WriteState { pipe: Some(pipe), ..WriteState::default() }))
-}
-
-impl Writer {
-    pub(super) fn poll_write(
-        &mut self,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+impl SlotWriter {
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         // Bytes accepted earlier come first.
         ready!(self.poll_flush(cx))?;
         if bytes.is_empty() {
@@ -110,18 +182,18 @@ impl Writer {
         }
     }
 
-    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.poll_written(|watch, slots| watch.poll_wait(cx, slots, None))
     }
 
-    pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = ready!(self.poll_flush(cx));
         self.0.pipe = None;
         Poll::Ready(flushed)
     }
 }
 
-impl Drop for Writer {
+impl Drop for SlotWriter {
     fn drop(&mut self) {
         if matches!(self.0.slot, Slot::Write(..)) {
             let writing = mem::take(&mut self.0);
