@@ -1,43 +1,41 @@
-//! Starts children in a slot, whose supervisor creates them.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `mod.rs` | the slot: its supervisor, and its current job |
-//! | `launch.rs` | the start of the supervisor and its guard |
-//! | `start.rs` | a start that the supervisor has been asked for |
-//! | `request.rs` | a plan as the supervisor reads it, and the handles that go with it |
-//! | `plans.rs` | the memory of the plans |
+//! Starts children in a slot, whose supervisor creates them: the slot with its supervisor and its current job, a start that the
+//! supervisor has been asked for, and the start of the supervisor itself.
 
-mod launch;
-mod plans;
 mod request;
-mod start;
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::contained::{can_supervise_any, cannot_supervise, not_supervised};
+use super::contained::{
+    StartContext, can_supervise_any, cannot_contain, cannot_supervise, check_handle_limit,
+    create_guard, hold_guard, no_image, not_supervised, open_host_handles, take_stack,
+};
 use super::spawner_thread::Rights;
-use super::supervisor_program::try_supervisor;
+use super::supervisor_program::{NONE, PLANS, SupervisorProgram, try_supervisor};
 use super::{MOST_STOPS, SpawnError, Step};
+use crate::base::event::{EventSource, WaitEvent};
 use crate::base::generation::Generation;
+use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, Containment, linux as exit};
+use crate::process::contain::linux::image::image;
 use crate::process::contain::linux::job::{self, Job, JobReporter, JobTree, SlotSupervisor};
 use crate::process::contain::linux::limits::{GroupNames, KeptGroups};
-use crate::process::contain::linux::report::{JobNotStarted, KILLED};
+use crate::process::contain::linux::report::{JobNotStarted, KILLED, NotStarted, Ready};
+use crate::process::contain::linux::{Supervisor, release_groups};
 use crate::process::nolibc::message::Request;
 use crate::process::nolibc::steps::STOP_PENDING;
-use crate::process::start::slot::{Begun, RequestedStart, Slot, TreeSlot};
-use crate::process::start::{BadInput, Plan, layout};
-use launch::{SlotSupervision, launch};
-use plans::Plans;
-use request::PlanWords;
-use start::{Attempt, SlotStart, StartRequest};
+use crate::process::room::is_lack;
+use crate::process::start::layout::Layout;
+use crate::process::start::slot::{Begun, Requested, RequestedStart, Slot, TreeSlot};
+use crate::process::start::{BadInput, Plan, begin_start, layout};
+use request::{Handles, PlanWords, Plans};
 
 pub(in crate::process::start) fn new_slot(reap: fn(ChildHandle)) -> Result<TreeSlot, SpawnError> {
     can_supervise_any()?;
@@ -336,4 +334,180 @@ impl State {
             .with_tree(Box::new(JobTree(job)));
         Ok(ChildHandle(exit))
     }
+}
+
+/// The attempts of one start.
+#[derive(Debug, Default)]
+struct Attempt {
+    /// The number of the last request.
+    number: i64,
+    /// The number of attempts that a pending stop has ended.
+    stops: usize,
+    /// True if the supervisor was gone once. Another one that is gone is an error.
+    has_renewed: bool,
+    /// True if the command joins the slot's groups.
+    has_limits: bool,
+    /// True if the supervisor was asked to end: nothing is tried again.
+    is_ended: bool,
+}
+
+/// The facts of a start that a request has.
+struct StartRequest<'a> {
+    plan: &'a Plan<'a>,
+    layout: Layout,
+    handles: Handles<'a>,
+}
+
+impl<'a> StartRequest<'a> {
+    fn of(
+        plan: &'a Plan<'a>,
+        groups: Option<&'a dyn KeptGroups>,
+    ) -> Result<StartRequest<'a>, SpawnError> {
+        Ok(StartRequest { plan, layout: Layout::new(plan)?, handles: Handles::of(plan, groups)? })
+    }
+}
+
+/// A start that the supervisor has been asked for.
+struct SlotStart {
+    slot: Arc<LinuxSlot>,
+    supervisor: Arc<SlotSupervisor>,
+    /// `None` once the result has been received.
+    attempt: Option<Attempt>,
+}
+
+impl SlotStart {
+    fn new(slot: Arc<LinuxSlot>, supervisor: Arc<SlotSupervisor>, attempt: Attempt) -> SlotStart {
+        SlotStart { slot, supervisor, attempt: Some(attempt) }
+    }
+}
+
+impl Requested for SlotStart {
+    fn finish(mut self: Box<Self>, plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
+        if !self.slot.made_in.is_current() {
+            return Err(SpawnError::bad(BadInput::SlotOfParent));
+        }
+        let attempt = self.attempt.take().unwrap_or_default();
+        let mut state = self.slot.lock();
+        state.is_starting = false;
+        self.slot.result(&mut state, plan, Arc::clone(&self.supervisor), attempt)
+    }
+
+    fn end(&mut self) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.is_ended = true;
+            self.supervisor.end();
+        }
+    }
+}
+
+impl SlotStart {
+    /// Waits a moment for the result of a start that is not wanted any more. If there is none, ends the supervisor, and waits
+    /// once more. Returns false if there is still none: then the kernel cannot end the child now.
+    fn has_result_soon(&self, attempt: &Attempt) -> bool {
+        let supervisor = &self.supervisor;
+        if attempt.is_ended {
+            return supervisor.has_message_within(Duration::ZERO);
+        }
+        supervisor.has_message_soon() || {
+            supervisor.end();
+            // The first second is that of the supervisor, then its guard kills it.
+            supervisor.has_message_soon() || supervisor.has_message_soon()
+        }
+    }
+}
+
+impl WaitEvent for SlotStart {
+    fn source(&self) -> EventSource<'_> {
+        EventSource::Readable(self.supervisor.reports().as_fd())
+    }
+
+    fn has_happened(&self) -> bool {
+        // Its source can be polled.
+        false
+    }
+}
+
+impl Drop for SlotStart {
+    fn drop(&mut self) {
+        let Some(attempt) = self.attempt.take() else { return };
+        if !self.slot.made_in.is_current() {
+            return;
+        }
+        let mut state = self.slot.lock();
+        state.is_starting = false;
+        if !self.has_result_soon(&attempt) {
+            state.holder = None;
+            return;
+        }
+        match state.answer(&self.supervisor, &attempt) {
+            // Its drop ends the tree.
+            Ok((job, pidfd)) => drop(state.child(job, pidfd)),
+            Err(Failed::Start(_) | Failed::StopPending) => {}
+            Err(Failed::NotReceived | Failed::Holder(_)) => state.holder = None,
+        }
+    }
+}
+
+/// The supervisor of a slot, which has no command yet.
+struct SlotSupervision {
+    supervisor: Supervisor,
+    /// The address of the plans in the supervisor.
+    memory: u64,
+    /// True if the commands have to ignore SIGCHLD.
+    ignores_sigchld: bool,
+}
+
+/// Starts the guard and the supervisor of a slot. The program has to be proven. The guard removes the groups if this process is
+/// killed.
+fn launch(
+    plans: BorrowedFd<'_>,
+    groups: Option<&dyn KeptGroups>,
+) -> Result<SlotSupervision, SpawnError> {
+    let create_error = |error| SpawnError::new(Step::Create, error);
+    let image = image().map_err(no_image)?;
+    check_handle_limit().map_err(create_error)?;
+    // Dropped after the stacks are back in their pool.
+    let _under_way = begin_start();
+    let [for_guard, for_supervisor] = [take_stack()?, take_stack()?];
+    let (reports, theirs, host_pidfd) = open_host_handles(false).map_err(create_error)?;
+    let cgroup = groups.and_then(KeptGroups::cgroup);
+    let paths = groups.map(|groups| groups.names().paths);
+    let mut program =
+        SupervisorProgram::new(image, theirs.as_fd(), host_pidfd.as_fd(), cgroup, paths.as_deref());
+    program.handles[PLANS] = plans.as_raw_fd();
+    let context = StartContext {
+        setup: None,
+        stacks: [&for_supervisor, &for_supervisor],
+        program,
+        guard_pidfd: AtomicI32::new(NONE),
+        proof: AtomicI32::new(NONE),
+        is_proven: AtomicBool::new(true),
+        ignores_sigchld: AtomicBool::new(false),
+    };
+    // Until both have left this process's memory, as above.
+    let _blocked = AllBlocked::new();
+    let (guard, guard_pidfd) = create_guard(&context, &for_guard, theirs, host_pidfd)?;
+    let ready = reports.ready();
+    let (guard, guard_exit) = hold_guard(guard, guard_pidfd);
+    let failed = match (ready, guard) {
+        (Ok(Ready { supervisor, memory }), Some(guard)) => {
+            let reports = Arc::new(reports);
+            return Ok(SlotSupervision {
+                supervisor: Supervisor { reports, supervisor, guard, guard_exit },
+                memory,
+                ignores_sigchld: context.ignores_sigchld.load(Relaxed),
+            });
+        }
+        (Err(NotStarted::Supervisor(error) | NotStarted::Command(error)), _)
+            if !is_lack(&error) =>
+        {
+            cannot_contain(error)
+        }
+        (Err(NotStarted::Supervisor(error) | NotStarted::Command(error)), _) => create_error(error),
+        (Ok(_), None) => create_error(std::io::ErrorKind::Unsupported.into()),
+    };
+    release_groups(&reports);
+    // Ignored: it has been reaped elsewhere.
+    let _ = guard_exit.wait();
+    Err(failed)
 }
