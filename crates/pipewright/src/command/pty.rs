@@ -3,8 +3,8 @@
 use pipewright_os::process::pty::{self, PtySize};
 use pipewright_os::process::start::Group;
 
-use super::start::{Prepared, StdioDefault, StdioDefaults};
-use super::stdio::{ChildEnd, Choice};
+use super::start::{ChildEnd, Prepared, StdioDefault, StdioDefaults};
+use super::stdio::Choice;
 use super::{ChildEnv, Command};
 use crate::error::{Error, could_not_open_terminal};
 use crate::run::{OpenTee, OutputEnd, ParentEnds, TeeTarget, TerminalEnds, on_demand};

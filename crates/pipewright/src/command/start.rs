@@ -11,11 +11,14 @@ use pipewright_os::base::handle::Handle;
 use pipewright_os::base::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
 use pipewright_os::base::{stdio, wait};
 use pipewright_os::process::child::ChildHandle;
-use pipewright_os::process::start::{self, Begun, Inherit, Plan, RequestedStart, SpawnError};
+use pipewright_os::process::pty::ChildTerminal;
+use pipewright_os::process::start::{
+    self, Begun, ChildStdio, Inherit, Plan, RequestedStart, SpawnError,
+};
 use pipewright_os::process::status::ExitStatus;
 use pipewright_os::process::std_process::ParentStream;
 
-use super::stdio::{ChildEnd, Choice, NamedFile};
+use super::stdio::{Choice, NamedFile};
 use super::{ChildEnv, Command, Scope, Stdio};
 use crate::child::Child;
 use crate::error::{
@@ -229,7 +232,6 @@ impl Command {
         self.start_steps().map(Events::new)
     }
 
-    /// Starts a run that hands out its output piece by piece.
     /// Starts the command and returns its output, which the caller waits for in steps: see [`RunningOutput`]. The streams
     /// are those of [`output`](Self::output).
     ///
@@ -240,6 +242,7 @@ impl Command {
         Ok(RunningOutput::new(self.start_run(CAPTURED, Collect::All)?.enforced()))
     }
 
+    /// Starts a run that hands out its output piece by piece.
     fn start_steps(&self) -> Result<Run, Error> {
         self.options.prepare_enforcement(&self.program)?;
         let mut started = self.start_child(CAPTURED)?;
@@ -357,6 +360,37 @@ pub(crate) struct StdioDefaults {
     pub(crate) stderr: StdioDefault,
     /// True if the caller gets the child, and reads its streams.
     pub(crate) caller_reads: bool,
+}
+
+/// The child's end of one of its standard streams.
+#[derive(Debug)]
+pub(super) enum ChildEnd {
+    Inherit,
+    /// The terminal of the child.
+    Terminal,
+    /// The handle that the command has for this stream.
+    OfCommand,
+    Owned(Handle),
+    SameAsStdout,
+}
+
+impl ChildEnd {
+    fn as_plan<'a>(
+        &'a self,
+        setting: Option<&'a Stdio>,
+        terminal: Option<&'a ChildTerminal>,
+    ) -> ChildStdio<'a> {
+        match (self, setting) {
+            (ChildEnd::Owned(handle), _) => ChildStdio::Handle(handle),
+            (ChildEnd::Terminal, _) => {
+                terminal.map_or(ChildStdio::Inherit, ChildStdio::of_terminal)
+            }
+            (ChildEnd::OfCommand, Some(Stdio(Choice::Handle(handle)))) => {
+                ChildStdio::Handle(handle)
+            }
+            _ => ChildStdio::Inherit,
+        }
+    }
 }
 
 const STREAM_NAMES: [&str; 3] = ["stdin", "stdout", "stderr"];

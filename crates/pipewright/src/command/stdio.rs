@@ -1,4 +1,4 @@
-//! The standard handles of a child: the choices, the files that they name, and the child's ends.
+//! The choices for the standard handles of a child, and the files that they name.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 use pipewright_os::base::handle::Handle;
 use pipewright_os::base::late_open::{self, LateOpen};
 use pipewright_os::base::pipe::Mode;
-use pipewright_os::process::pty::ChildTerminal;
-use pipewright_os::process::start::ChildStdio;
 use pipewright_os::process::std_process::{
     ParentStream, STD_STDIN_MODE, Stdio as StdStdio, StdioKind,
 };
@@ -302,37 +300,6 @@ impl fmt::Debug for Stdio {
             Choice::TeeWith(_) => return f.write_str("Stdio::tee_with"),
         };
         write!(f, "Stdio({name})")
-    }
-}
-
-/// The child's end of one of its standard streams.
-#[derive(Debug)]
-pub(super) enum ChildEnd {
-    Inherit,
-    /// The terminal of the child.
-    Terminal,
-    /// The handle that the command has for this stream.
-    OfCommand,
-    Owned(Handle),
-    SameAsStdout,
-}
-
-impl ChildEnd {
-    pub(super) fn as_plan<'a>(
-        &'a self,
-        setting: Option<&'a Stdio>,
-        terminal: Option<&'a ChildTerminal>,
-    ) -> ChildStdio<'a> {
-        match (self, setting) {
-            (ChildEnd::Owned(handle), _) => ChildStdio::Handle(handle),
-            (ChildEnd::Terminal, _) => {
-                terminal.map_or(ChildStdio::Inherit, ChildStdio::of_terminal)
-            }
-            (ChildEnd::OfCommand, Some(Stdio(Choice::Handle(handle)))) => {
-                ChildStdio::Handle(handle)
-            }
-            _ => ChildStdio::Inherit,
-        }
     }
 }
 

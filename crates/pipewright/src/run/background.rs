@@ -13,7 +13,7 @@ use pipewright_os::base::service_thread;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 
-use super::process::Children;
+use super::run::Children;
 use super::state::{NextLook, RunState};
 use super::stop::earlier;
 use crate::rules::Rules;

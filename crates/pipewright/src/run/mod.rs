@@ -7,14 +7,14 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `run.rs` | a child that has just been started; the owner of a run, and its steps |
+//! | `run.rs` | a child that has just been started, and its owner; the owner of a run, and its steps |
 //! | `task.rs` | the same for tasks, and a run as a future |
 //! | `spawned.rs` | a child that the caller holds, waits for and stops, from several threads |
 //! | `state.rs` | the state of a run, and one step of it |
 //! | `stop.rs` | the times and phases of stopping, killing and giving up the streams; the processes that a stop reaches |
 //! | `stream.rs` | one stream: read with a delay, kept, copied to a tee, given up |
 //! | `foreground.rs` | a child in the foreground of the terminal |
-//! | `process.rs` | the owners of children, which leave no zombie, and a handle to them |
+//! | `process.rs` | several children of one run, and a handle to the processes of a run |
 //! | `background.rs` | rules that are enforced while no caller waits, and the place of a run's state meanwhile |
 //! | `options.rs` | the options that commands and pipelines have in common, and their setters, stated once |
 //! | `on_demand.rs` | code that only the programs that ask for it contain |
@@ -36,10 +36,10 @@ mod task;
 pub(crate) use foreground::{ForegroundJob, OpenForeground};
 pub(crate) use options::{RunSettings, option_setters};
 pub use process::{ChildEnd, RunHandle};
-pub(crate) use process::{Children, OwnedProcess, Processes, deciding_stage};
+pub(crate) use process::{Processes, deciding_stage};
 pub(crate) use run::{
-    Collect, Decide, HeldTerminal, OutputEnd, ParentEnds, Resumed, Run, RunDescriptor, RunInfo,
-    Started, TerminalEnds,
+    Children, Collect, Decide, HeldTerminal, OutputEnd, OwnedProcess, ParentEnds, Resumed, Run,
+    RunDescriptor, RunInfo, Started, TerminalEnds,
 };
 pub(crate) use spawned::{SpawnedRun, StopRequest, spawned_verbs};
 pub(crate) use state::SLOTS;

@@ -28,7 +28,7 @@ use pipewright_os::process::start::Contain;
 
 use super::background::{self, Enforcer};
 use super::foreground::{self, OpenForeground};
-use super::process;
+use super::run;
 use super::stream::{self, OpenTee, OpenTeeTo};
 use crate::reaper;
 
@@ -42,7 +42,7 @@ pub(crate) const DRAIN: fn(PipeReader) = reaper::drain;
 pub(crate) const OPEN_FOREGROUND: OpenForeground = foreground::open_foreground;
 
 /// Kills a child and the descendants that a kill reaches, when its handle is dropped.
-pub(crate) const KILL_ON_DROP: fn(&ChildHandle) = process::kill;
+pub(crate) const KILL_ON_DROP: fn(&ChildHandle) = run::kill;
 
 /// Holds the tree of a child, which may be set to end with this process.
 pub(crate) const HOLD_TREE: HoldTree = Contain::tree;

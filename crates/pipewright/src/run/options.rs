@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use super::background::{EnforcedRun, Enforcement, Enforcer, StatePlace};
-use super::process::Children;
+use super::run::Children;
 use crate::error::{Error, could_not_prepare};
 use crate::output::Decoding;
 use crate::rules::{Limit, Rules};
