@@ -9,9 +9,9 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 
 use super::call::QueuedCall;
-use super::connection::{OutgoingMessage, WorkerConnection};
 use super::mailbox::{
-    BorrowedConnection, Counter, IdleConnections, ReturnedConnection, WorkerSnapshot,
+    BorrowedConnection, Counter, IdleConnections, OutgoingMessage, ReturnedConnection,
+    WorkerConnection, WorkerSnapshot,
 };
 use super::options::{LogLine, OnLine, Schedule, WorkerState, WorkerStatus};
 use crate::connection::{Body, RawMessage};
