@@ -9,8 +9,8 @@ use pipewright::Signal;
 use pipewright_batch::{Containing, Failure, JobserverMode, ProgressKind};
 
 use super::batch_values::{FailureCount, JobCount, TokenCount};
-use super::values::Span;
-use super::{headings, signal, values};
+use super::headings;
+use super::values::{SignalParser, Span, parse_bytes, parse_count};
 
 /// Options of `batch`.
 #[derive(Debug, Args)]
@@ -85,7 +85,7 @@ pub(crate) struct BatchOptions {
 
     /// Retry a failed job up to N times
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value_t = 0,
-          value_parser = values::count, help_heading = headings::RUNNING)]
+          value_parser = parse_count, help_heading = headings::RUNNING)]
     pub(crate) retries: u32,
 
     /// Retry only after these failures
@@ -165,7 +165,7 @@ pub(crate) struct BatchOptions {
     pub(crate) batch_timeout: Option<Span>,
 
     /// Stop a job once its stdout or stderr exceeds BYTES
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = values::size,
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = parse_bytes,
           help_heading = headings::LIMITS)]
     pub(crate) limit: Option<usize>,
 
@@ -178,7 +178,7 @@ pub(crate) struct BatchOptions {
     pub(crate) max_failures: Option<FailureCount>,
 
     /// Signal that requests a stop
-    #[arg(long, alias = "signal", value_name = "SIGNAL", value_parser = signal::Parser, default_value = "TERM",
+    #[arg(long, alias = "signal", value_name = "SIGNAL", value_parser = SignalParser, default_value = "TERM",
           hide_possible_values = true, help_heading = headings::STOPPING)]
     pub(crate) stop_signal: Signal,
 
@@ -238,7 +238,7 @@ pub(crate) struct BatchOptions {
     pub(crate) output_on_nodes: bool,
 
     /// Keep only the first BYTES of each stream of a job
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = values::size,
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = parse_bytes,
           help_heading = headings::OUTPUT)]
     pub(crate) max_output: Option<usize>,
 

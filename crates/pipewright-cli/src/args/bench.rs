@@ -8,9 +8,7 @@ use pipewright_bench::options::{
     self, CasesPreset, Color, DiskPreset, PipesPreset, Placement, Topology, Via,
 };
 
-use super::choice::choice;
-use super::values;
-use super::values::Span;
+use super::values::{Span, choice, parse_bytes};
 
 /// Text that the help of every benchmark has.
 macro_rules! exit_codes_and_environment {
@@ -131,7 +129,7 @@ struct PipesOptions {
     preset: PipesPreset,
 
     /// Block sizes
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = values::size)]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_bytes)]
     blocks: Vec<usize>,
 
     /// Threads or processes that write and read
@@ -197,7 +195,7 @@ struct IpcOptions {
     preset: CasesPreset,
 
     /// Message lengths
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = values::size)]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_bytes)]
     blocks: Vec<usize>,
 
     /// Placement of the two processes [default: different cores where possible]
@@ -230,7 +228,7 @@ struct DiskBenchOptions {
     preset: DiskPreset,
 
     /// Block sizes
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = values::size)]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_bytes)]
     blocks: Vec<usize>,
 
     /// Queue depths; the curves by block size use the largest
@@ -238,7 +236,7 @@ struct DiskBenchOptions {
     depth: Vec<u16>,
 
     /// Size of the file [default: 64 MiB, with --preset full 512 MiB]
-    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     file_size: Option<usize>,
 
     #[command(flatten)]
@@ -303,7 +301,7 @@ const COLORS: [(Color, &str); 3] = [
 struct Capacity(Option<usize>);
 
 fn capacity(text: &str) -> Result<Capacity, String> {
-    if text == "default" { Ok(Capacity(None)) } else { values::size(text).map(Some).map(Capacity) }
+    if text == "default" { Ok(Capacity(None)) } else { parse_bytes(text).map(Some).map(Capacity) }
 }
 
 impl BenchOptions {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use pipewright::Signal;
 
+use super::headings;
 use super::run::{ContainKind, LingerKind};
-use super::values::Span;
-use super::{headings, signal, values};
+use super::values::{SignalParser, Span, parse_bytes, parse_mode};
 
 /// Options of `run` and `pipe`.
 #[derive(Debug, Args)]
@@ -25,14 +25,14 @@ pub(crate) struct CommonOptions {
     pub(crate) idle_timeout: Option<Span>,
 
     /// Stop once stdout or stderr exceeds BYTES (implies --tee)
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = values::size,
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = parse_bytes,
           help_heading = headings::LIMITS)]
     pub(crate) limit: Option<usize>,
 
     /// Signal that requests a stop
     ///
     /// A name, with or without SIG, or a number. Processes still running after --kill-grace are killed.
-    #[arg(short, long, alias = "signal", value_name = "SIGNAL", value_parser = signal::Parser, default_value = "TERM",
+    #[arg(short, long, alias = "signal", value_name = "SIGNAL", value_parser = SignalParser, default_value = "TERM",
           hide_possible_values = true, help_heading = headings::STOPPING)]
     pub(crate) stop_signal: Signal,
 
@@ -95,7 +95,7 @@ pub(crate) struct CommonOptions {
     pub(crate) nice: Option<i32>,
 
     /// Set the umask to MODE, an octal number
-    #[arg(long, value_name = "MODE", value_hint = ValueHint::Other, value_parser = values::mode, hide_short_help = true,
+    #[arg(long, value_name = "MODE", value_hint = ValueHint::Other, value_parser = parse_mode, hide_short_help = true,
           help_heading = headings::ENVIRONMENT)]
     pub(crate) umask: Option<u32>,
 

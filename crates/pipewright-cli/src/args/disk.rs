@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use pipewright_disk::BackendKind;
 use pipewright_disk::diagnosis::{DiagnoseOptions, Pattern};
 
-use super::values;
+use super::values::parse_some_bytes;
 
 /// Options of `disk`.
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ pub(crate) struct DiskOptions {
 
     /// Bytes per request
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "64k",
-          value_parser = values::some_size)]
+          value_parser = parse_some_bytes)]
     pub(crate) block: usize,
 
     /// Run only the synchronous tests

@@ -3,7 +3,8 @@
 use clap::{Args, ValueHint};
 use pipewright::Limits;
 
-use super::{headings, values};
+use super::headings;
+use super::values::{parse_bytes, parse_some_bytes};
 
 /// Options that limit the resources of a whole process tree.
 #[derive(Debug, Args)]
@@ -12,12 +13,12 @@ pub(crate) struct ResourceOptions {
     ///
     /// If they need more, the kernel kills one of them, and the exit code is 124. `pipewright doctor` says whether limits
     /// can be had here, and what would help.
-    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = values::some_size,
+    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = parse_some_bytes,
           help_heading = headings::LIMITS)]
     pub(crate) memory: Option<usize>,
 
     /// Limit the swap of all processes together (0 for none)
-    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = values::size,
+    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = parse_bytes,
           hide_short_help = true, help_heading = headings::LIMITS)]
     pub(crate) swap: Option<usize>,
 

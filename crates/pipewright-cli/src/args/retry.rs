@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 
-use super::values::Span;
-use super::{headings, values};
+use super::headings;
+use super::values::{Span, parse_count};
 
 /// Options about retries.
 #[derive(Debug, Args)]
 pub(crate) struct RetryOptions {
     /// Retry up to N times if the command fails
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value_t = 0,
-          value_parser = values::count,
+          value_parser = parse_count,
           help_heading = headings::RETRIES)]
     pub(crate) retries: u32,
 

@@ -7,9 +7,10 @@ use clap::{Args, ValueEnum, ValueHint};
 use pipewright::Linger;
 
 use super::common::CommonOptions;
+use super::headings;
 use super::resources::ResourceOptions;
 use super::retry::RetryOptions;
-use super::{headings, values};
+use super::values::parse_count;
 
 /// Options of `run`.
 #[derive(Debug, Args)]
@@ -90,7 +91,7 @@ pub(crate) struct RunOptions {
     pub(crate) record_format: RecordFormat,
 
     /// Print the last N lines of each stream if the command fails, and nothing else
-    #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true, value_parser = values::count,
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true, value_parser = parse_count,
           conflicts_with = "tee", hide_short_help = true, help_heading = headings::OUTPUT)]
     pub(crate) tail: Option<u32>,
 

@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use pipewright::Signal;
 use pipewright_batch::{UnitError, parse_duration};
 
-use super::values;
+use super::values::wrong;
 
 /// Options of `timeout`.
 #[derive(Debug, Args)]
@@ -79,7 +79,7 @@ fn parse(text: &str) -> Result<Wait, String> {
     match parse_duration(text) {
         Ok(duration) => Ok(Wait(Some(duration).filter(|duration| !duration.is_zero()))),
         Err(UnitError::TooLong) => Ok(Wait(None)),
-        Err(error) => Err(values::wrong(text, error)),
+        Err(error) => Err(wrong(text, error)),
     }
 }
 
