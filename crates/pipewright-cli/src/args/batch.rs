@@ -1,14 +1,15 @@
-//! Options of `batch`.
+//! Options of `batch`, and of `jobs` and `worker`, which belong to it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::thread;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use pipewright::Signal;
-use pipewright_batch::{Containing, Failure, JobserverMode, ProgressKind};
+use pipewright_batch::{Containing, Failure, JobserverMode, LoggedState, ProgressKind};
 
-use super::batch_values::{FailureCount, JobCount, TokenCount};
 use super::headings;
 use super::values::{SignalParser, Span, parse_bytes, parse_count};
 
@@ -359,6 +360,221 @@ impl BatchContainKind {
         match self {
             BatchContainKind::Group => Containing::Group,
             BatchContainKind::Tree => Containing::Tree,
+        }
+    }
+}
+
+/// A number of jobs: `8`, `50%` of the processors, or `+2` more than them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobCount {
+    Fixed(u32),
+    Percent(u32),
+    More(u32),
+}
+
+impl JobCount {
+    /// Returns the number on this machine, at least 1. Affinity and the quota of a cgroup count.
+    pub(crate) fn resolve(self) -> u32 {
+        let processors = thread::available_parallelism().map_or(1, |count| count.get());
+        let processors = u32::try_from(processors).unwrap_or(u32::MAX);
+        let count = match self {
+            JobCount::Fixed(count) => count,
+            JobCount::Percent(percent) => {
+                let count = (u64::from(processors) * u64::from(percent)).div_ceil(100);
+                u32::try_from(count).unwrap_or(u32::MAX)
+            }
+            JobCount::More(more) => processors.saturating_add(more),
+        };
+        count.max(1)
+    }
+}
+
+impl FromStr for JobCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<JobCount, String> {
+        let refuse = || format!("\"{text}\" is not a number of jobs: write 8, 150% or +2");
+        let number = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => digits.parse::<u32>().map_err(|_| refuse()),
+            false => Err(refuse()),
+        };
+        let count = if let Some(percent) = text.strip_suffix('%') {
+            JobCount::Percent(number(percent)?)
+        } else if let Some(more) = text.strip_prefix('+') {
+            JobCount::More(number(more)?)
+        } else {
+            JobCount::Fixed(number(text)?)
+        };
+        match count {
+            JobCount::Fixed(0) | JobCount::Percent(0) => Err("must be at least 1".to_owned()),
+            count => Ok(count),
+        }
+    }
+}
+
+/// `NAME=N`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TokenCount {
+    pub(crate) name: String,
+    pub(crate) count: u32,
+}
+
+impl FromStr for TokenCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TokenCount, String> {
+        let refuse = || format!("\"{text}\" names no tokens: write NAME=N, as in link=2");
+        let (name, count) = text.split_once('=').ok_or_else(refuse)?;
+        let count = count.parse().map_err(|_| refuse())?;
+        if name.is_empty() || count == 0 {
+            return Err(refuse());
+        }
+        Ok(TokenCount { name: name.to_owned(), count })
+    }
+}
+
+/// A number of failures, or a percentage of the jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureCount {
+    Count(u64),
+    Percent(u8),
+}
+
+impl FromStr for FailureCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FailureCount, String> {
+        let refuse = || format!("\"{text}\" is not a number of failures: write 10 or 5%");
+        match text.strip_suffix('%') {
+            Some(percent) => match percent.parse().map_err(|_| refuse())? {
+                percent @ 1..=100 => Ok(FailureCount::Percent(percent)),
+                _ => Err(refuse()),
+            },
+            None => match text.parse().map_err(|_| refuse())? {
+                0 => Err(refuse()),
+                count => Ok(FailureCount::Count(count)),
+            },
+        }
+    }
+}
+
+/// Options of `jobs`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pipewright jobs run.db --failed
+  pipewright jobs run.db --slowest 10
+  pipewright jobs run.db --json | jq -r 'select(.state == \"failed\").command'
+  sqlite3 run.db 'select command, code from failures'")]
+pub(crate) struct JobsOptions {
+    /// Log of a batch
+    #[arg(value_name = "LOG", value_hint = ValueHint::FilePath)]
+    pub(crate) log: PathBuf,
+
+    /// List only failed jobs
+    #[arg(long, conflicts_with = "state", help_heading = headings::LISTING)]
+    pub(crate) failed: bool,
+
+    /// List only jobs in STATE, such as succeeded, failed, interrupted or skipped
+    #[arg(long, value_name = "STATE", help_heading = headings::LISTING)]
+    pub(crate) state: Option<LoggedState>,
+
+    /// List the N slowest attempts, slowest first
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LISTING)]
+    pub(crate) slowest: Option<u32>,
+
+    /// List the attempts that end from now on, until the batch is over
+    #[arg(long, conflicts_with_all = ["failed", "state", "slowest", "json"], help_heading = headings::LISTING)]
+    pub(crate) follow: bool,
+
+    /// Print counts and runs only
+    #[arg(long, conflicts_with_all = ["failed", "state", "slowest", "json", "follow"], help_heading = headings::LISTING)]
+    pub(crate) summary: bool,
+
+    /// Print a JSON object for each job
+    #[arg(long, help_heading = headings::REPORTING)]
+    pub(crate) json: bool,
+
+    /// Print the output of a job
+    ///
+    /// JOB is its number, its name, or the first digits of its identity.
+    #[arg(long, value_name = "JOB", value_hint = ValueHint::Other, help_heading = headings::REPORTING,
+          conflicts_with_all = ["failed", "state", "slowest", "json", "follow", "summary"])]
+    pub(crate) output: Option<String>,
+
+    /// Write a page about the batch to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING,
+          conflicts_with_all = ["failed", "state", "slowest", "json", "follow", "summary", "output"])]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Hide the file of --html from other users
+    #[arg(long, requires = "html", help_heading = headings::REPORTING)]
+    pub(crate) private: bool,
+}
+
+/// Options of `worker`.
+#[derive(Debug, Args)]
+pub(crate) struct WorkerOptions {
+    /// Speak to the batch over stdin and stdout
+    #[arg(long, conflicts_with = "connect")]
+    pub(crate) stdio: bool,
+
+    /// Connect to the batch at the first of these addresses that answers
+    #[arg(
+        long,
+        value_name = "ADDR:PORT,...",
+        value_delimiter = ',',
+        required_unless_present = "stdio"
+    )]
+    pub(crate) connect: Vec<std::net::SocketAddr>,
+
+    /// Read the secret of the batch from FILE, instead of the environment
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    pub(crate) secret_file: Option<PathBuf>,
+
+    /// Run N jobs at once; by default as many as this process may use processors
+    #[arg(long, value_name = "N")]
+    pub(crate) slots: Option<u32>,
+
+    /// Run only if this program has that hash
+    #[arg(long, value_name = "HASH", hide = true)]
+    pub(crate) sum: Option<String>,
+
+    /// Work in DIR
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) directory: Option<PathBuf>,
+
+    /// Name of this node; by default the name of the machine
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_jobs_are_parsed() {
+        assert_eq!("8".parse(), Ok(JobCount::Fixed(8)));
+        assert_eq!("150%".parse(), Ok(JobCount::Percent(150)));
+        assert_eq!("+2".parse(), Ok(JobCount::More(2)));
+        for text in ["", "0", "0%", "-1", "%", "+", "+-1", "1.5", "99999999999", "++1"] {
+            assert!(text.parse::<JobCount>().is_err(), "{text}");
+        }
+        assert!(JobCount::Percent(1).resolve() >= 1);
+        assert_eq!(JobCount::More(1).resolve(), JobCount::More(0).resolve() + 1);
+    }
+
+    #[test]
+    fn tokens_and_failures_are_parsed() {
+        assert_eq!("link=2".parse(), Ok(TokenCount { name: "link".to_owned(), count: 2 }));
+        for text in ["link", "=2", "link=0", "link=x", "link=-1"] {
+            assert!(text.parse::<TokenCount>().is_err(), "{text}");
+        }
+        assert_eq!("10".parse(), Ok(FailureCount::Count(10)));
+        assert_eq!("5%".parse(), Ok(FailureCount::Percent(5)));
+        for text in ["", "0", "0%", "101%", "-1", "x"] {
+            assert!(text.parse::<FailureCount>().is_err(), "{text}");
         }
     }
 }

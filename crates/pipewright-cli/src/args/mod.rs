@@ -1,40 +1,28 @@
 //! Commands and options: the definition that clap parses.
 
 mod batch;
-mod batch_values;
 mod bench;
-mod called;
-mod common;
-mod deferred;
 mod disk;
-mod headings;
-mod jobs;
-mod log_last;
-mod pipe;
-mod resources;
-mod retry;
 mod run;
 mod timeout;
 mod values;
-mod worker;
 
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::Path;
 
-pub(crate) use batch::{BatchOptions, BatchProgressKind, EngineKind, JobserverKind};
-pub(crate) use batch_values::FailureCount;
+use clap::{ArgMatches, Args as ClapArgs, Command, Error, FromArgMatches, Parser, Subcommand};
+
+pub(crate) use batch::{
+    BatchOptions, BatchProgressKind, EngineKind, FailureCount, JobsOptions, JobserverKind,
+    WorkerOptions,
+};
 pub(crate) use bench::BenchOptions;
-pub(crate) use called::{begin_with_option, own_name};
-pub(crate) use common::CommonOptions;
-use deferred::Deferred;
 pub(crate) use disk::DiskOptions;
-pub(crate) use jobs::JobsOptions;
-pub(crate) use log_last::parse;
-pub(crate) use pipe::PipelineOptions;
-pub(crate) use retry::{RetryOn, RetryOptions};
-pub(crate) use run::{ContainKind, RecordFormat, RunOptions};
+pub(crate) use run::{
+    CommonOptions, ContainKind, PipelineOptions, RecordFormat, RetryOn, RetryOptions, RunOptions,
+};
 pub(crate) use timeout::TimeoutOptions;
 pub(crate) use values::Span;
-pub(crate) use worker::WorkerOptions;
 
 /// Run processes with timeouts, limits and reports; test disk I/O; measure this machine
 //
@@ -124,4 +112,131 @@ pub(crate) struct DoctorOptions {
     /// Print a JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Groups of options in the help of `run`, `pipe` and `batch`.
+mod headings {
+    /// Conditions that stop a command.
+    pub(super) const LIMITS: &str = "Limits";
+    /// Conditions that start a command again.
+    pub(super) const RETRIES: &str = "Retries";
+    /// The way a command is stopped, and the processes that this reaches.
+    pub(super) const STOPPING: &str = "Stopping";
+    /// Destinations of stdout and stderr.
+    pub(super) const OUTPUT: &str = "Output";
+    /// Everything that the command starts with.
+    pub(super) const ENVIRONMENT: &str = "Environment";
+    /// Results for people, scripts and shells.
+    pub(super) const REPORTING: &str = "Reporting";
+    /// The jobs of a batch.
+    pub(super) const INPUT: &str = "Input";
+    /// The number of jobs at once, and their attempts.
+    pub(super) const RUNNING: &str = "Running";
+    /// The machines that run a batch.
+    pub(super) const NODES: &str = "Nodes";
+    /// The log of a batch.
+    pub(super) const LOG: &str = "Log";
+    /// The jobs that `jobs` lists.
+    pub(super) const LISTING: &str = "Listing";
+}
+
+/// The other name that this tool may have: it is `timeout` of coreutils then.
+const TIMEOUT: &str = "timeout";
+
+/// Returns the name for messages.
+pub(crate) fn own_name() -> &'static str {
+    if is_timeout(std::env::args_os().next()) { TIMEOUT } else { "pipewright" }
+}
+
+/// Returns the arguments of this process, with the command that its name stands for.
+fn own_args() -> Vec<OsString> {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    if is_timeout(args.first().cloned()) {
+        args.insert(1, TIMEOUT.into());
+    }
+    args
+}
+
+/// Returns true if an option stands where the command should be.
+pub(crate) fn begin_with_option() -> bool {
+    own_args().get(1).is_some_and(|first| first.as_encoded_bytes().starts_with(b"-"))
+}
+
+fn is_timeout(name: Option<OsString>) -> bool {
+    name.is_some_and(|name| Path::new(&name).file_stem().is_some_and(|stem| stem == TIMEOUT))
+}
+
+/// Options that clap defines only if their command is used. They are boxed, since one command has many and another has
+/// none.
+//
+// `pipewright run` starts other programs: its own start should not pay for the options of `bench`.
+#[derive(Debug)]
+pub(crate) struct Deferred<T>(pub(crate) Box<T>);
+
+impl<T: ClapArgs> ClapArgs for Deferred<T> {
+    fn augment_args(command: Command) -> Command {
+        command.defer(define::<T>)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// Defines the options, and keeps the description of the command: that of the struct is for readers of the code.
+fn define<T: ClapArgs>(command: Command) -> Command {
+    let about = command.get_about().cloned().unwrap_or_default();
+    T::augment_args(command).about(about)
+}
+
+impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        T::from_arg_matches(matches).map(Box::new).map(Deferred)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+/// Parses the arguments of this process.
+///
+/// # Errors
+/// Wrong usage, as clap describes it.
+pub(crate) fn parse() -> Result<Args, Error> {
+    let args = Args::try_parse_from(own_args())?;
+    let ToolCommand::Batch(options) = &args.command else { return Ok(args) };
+    let Some((log, moved)) = log_last(std::env::args_os().collect(), &options.0) else {
+        return Ok(args);
+    };
+    // An option that is wrong is the error to report.
+    let again = Args::try_parse_from(moved)?;
+    match &again.command {
+        ToolCommand::Batch(options) if is_resume_of(&options.0, &log) => Ok(again),
+        // It could be a command: its meaning must not change.
+        _ => Ok(args),
+    }
+}
+
+/// Returns the log, and the arguments with the log behind all options, for `batch --resume LOG` with options after the
+/// log. `None`: no option follows a log.
+//
+// The parser takes everything after the first word for the words of a command, as it has to in the other form of
+// `batch`.
+fn log_last(mut all: Vec<OsString>, options: &BatchOptions) -> Option<(OsString, Vec<OsString>)> {
+    let [log, after, ..] = &options.words[..] else { return None };
+    let is_option = after.as_encoded_bytes().starts_with(b"-");
+    let at = all.len().checked_sub(options.words.len())?;
+    let is_command = at > 0 && all.get(at - 1).is_some_and(|word| word == "--");
+    if !options.resume || options.log.is_some() || !is_option || is_command {
+        return None;
+    }
+    let log = log.clone();
+    all.remove(at);
+    all.extend(["--".into(), log.clone()]);
+    Some((log, all))
+}
+
+fn is_resume_of(options: &BatchOptions, log: &OsString) -> bool {
+    options.resume && options.log.is_none() && options.words == [log.clone()]
 }

@@ -1,16 +1,15 @@
-//! Options of `run`.
+//! Options of `run` and `pipe`, and those that they share.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
-use pipewright::Linger;
+use pipewright::{Limits, Linger, Signal};
 
-use super::common::CommonOptions;
 use super::headings;
-use super::resources::ResourceOptions;
-use super::retry::RetryOptions;
-use super::values::parse_count;
+use super::values::{SignalParser, Span, parse_bytes, parse_count, parse_mode, parse_some_bytes};
 
 /// Options of `run`.
 #[derive(Debug, Args)]
@@ -165,4 +164,361 @@ pub(crate) enum RecordFormat {
     AsciicastV2,
     /// The format of asciinema 3, with the exit code
     AsciicastV3,
+}
+
+/// Options of `run` and `pipe`.
+#[derive(Debug, Args)]
+pub(crate) struct CommonOptions {
+    /// Stop after DUR
+    ///
+    /// 0 means no timeout.
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    pub(crate) timeout: Option<Span>,
+
+    /// Stop after DUR without output (implies --tee)
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    pub(crate) idle_timeout: Option<Span>,
+
+    /// Stop once stdout or stderr exceeds BYTES (implies --tee)
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = parse_bytes,
+          help_heading = headings::LIMITS)]
+    pub(crate) limit: Option<usize>,
+
+    /// Signal that requests a stop
+    ///
+    /// A name, with or without SIG, or a number. Processes still running after --kill-grace are killed.
+    #[arg(short, long, alias = "signal", value_name = "SIGNAL", value_parser = SignalParser, default_value = "TERM",
+          hide_possible_values = true, help_heading = headings::STOPPING)]
+    pub(crate) stop_signal: Signal,
+
+    /// Time between the stop signal and SIGKILL
+    #[arg(short, long, alias = "kill-after", value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          default_value = "5s", help_heading = headings::STOPPING)]
+    pub(crate) kill_grace: Span,
+
+    /// Exit with the status of the command, even if it was stopped
+    #[arg(long, hide_short_help = true, help_heading = headings::STOPPING)]
+    pub(crate) preserve_status: bool,
+
+    /// Processes that a stop reaches
+    ///
+    /// If pipewright is killed, tree kills all of them; none and group kill only the command.
+    #[arg(long, value_name = "HOW", default_value = "tree", help_heading = headings::STOPPING)]
+    pub(crate) contain: ContainKind,
+
+    /// Pass output through pipewright, and count its bytes
+    #[arg(long, help_heading = headings::OUTPUT)]
+    pub(crate) tee: bool,
+
+    /// When to stop reading output that a background process holds open
+    ///
+    /// Applies once the command itself has exited.
+    #[arg(long, value_name = "WHEN", default_value = "settle", help_heading = headings::OUTPUT)]
+    pub(crate) linger: LingerKind,
+
+    /// Set an environment variable (repeatable)
+    ///
+    /// A name without = passes the variable on, for --clear-env.
+    #[arg(long, value_name = "K=V", value_hint = ValueHint::Other, help_heading = headings::ENVIRONMENT)]
+    pub(crate) env: Vec<OsString>,
+
+    /// Set the variables in FILE: a line K=V for each (repeatable)
+    ///
+    /// As docker run --env-file: no quotes, no expansion, comments only on lines of their own.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
+    pub(crate) env_file: Vec<PathBuf>,
+
+    /// Start with an empty environment
+    #[arg(long, help_heading = headings::ENVIRONMENT)]
+    pub(crate) clear_env: bool,
+
+    /// Run in DIR
+    ///
+    /// Also sets PWD.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = headings::ENVIRONMENT)]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// Run as USER, a name or a number
+    #[arg(long, value_name = "USER[:GROUP]", value_hint = ValueHint::Username, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
+    pub(crate) user: Option<String>,
+
+    /// Add N to the niceness
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
+    pub(crate) nice: Option<i32>,
+
+    /// Set the umask to MODE, an octal number
+    #[arg(long, value_name = "MODE", value_hint = ValueHint::Other, value_parser = parse_mode, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
+    pub(crate) umask: Option<u32>,
+
+    /// Write a JSON report to FILE (- for stdout)
+    ///
+    /// fd:N is the open file descriptor N.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Print the JSON report on stdout (same as --report -)
+    #[arg(long, conflicts_with = "report", help_heading = headings::REPORTING)]
+    pub(crate) json: bool,
+
+    /// Hide the files of reports and recordings from other users
+    #[arg(long, help_heading = headings::REPORTING, hide_short_help = true)]
+    pub(crate) private: bool,
+
+    /// Suppress everything except errors
+    #[arg(long, help_heading = headings::REPORTING)]
+    pub(crate) quiet: bool,
+}
+
+impl CommonOptions {
+    /// Returns the file of the report, if one is wanted.
+    pub(crate) fn report(&self) -> Option<&Path> {
+        self.report.as_deref().or(self.json.then_some(Path::new("-")))
+    }
+
+    /// Returns the time after which the command is stopped.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout.as_ref().and_then(Span::as_limit)
+    }
+
+    /// Returns the time without output after which the command is stopped.
+    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
+        self.idle_timeout.as_ref().and_then(Span::as_limit)
+    }
+
+    /// Returns true if the output has to pass through this process.
+    pub(crate) fn passes_through(&self) -> bool {
+        self.tee || self.idle_timeout().is_some() || self.limit.is_some()
+    }
+}
+
+/// Options about retries.
+#[derive(Debug, Args)]
+pub(crate) struct RetryOptions {
+    /// Retry up to N times if the command fails
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value_t = 0,
+          value_parser = parse_count,
+          help_heading = headings::RETRIES)]
+    pub(crate) retries: u32,
+
+    /// Retry only after these failures
+    ///
+    /// A list of code, timeout, signal, limit, start and exit codes, as in timeout,75. By default all but start.
+    #[arg(long, value_name = "FAILURE,...", value_hint = ValueHint::Other, value_delimiter = ',', hide_short_help = true,
+          help_heading = headings::RETRIES)]
+    pub(crate) retry_on: Vec<RetryOn>,
+
+    /// Wait DUR before each retry
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "0",
+          help_heading = headings::RETRIES)]
+    pub(crate) retry_delay: Span,
+
+    /// Double the delay with each further retry
+    #[arg(long, hide_short_help = true, help_heading = headings::RETRIES)]
+    retry_backoff: bool,
+
+    /// Longest delay with --retry-backoff
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "5m", requires = "retry_backoff",
+          hide_short_help = true,
+          help_heading = headings::RETRIES)]
+    retry_max_delay: Span,
+
+    /// Stop after DUR in all, with all attempts and delays
+    ///
+    /// --timeout applies to each attempt.
+    #[arg(long, hide_short_help = true, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::RETRIES)]
+    pub(crate) total_timeout: Option<Span>,
+}
+
+impl RetryOptions {
+    /// Returns the time to wait before the retry that follows this many attempts.
+    pub(crate) fn delay_after(&self, attempts: u32) -> Duration {
+        let first = self.retry_delay.duration;
+        if !self.retry_backoff {
+            return first;
+        }
+        let doublings = attempts.saturating_sub(1).min(31);
+        first.saturating_mul(1 << doublings).min(self.retry_max_delay.duration.max(first))
+    }
+}
+
+/// A kind of failure, or an exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RetryOn {
+    /// Any exit code but 0.
+    AnyCode,
+    Code(i32),
+    Timeout,
+    Signal,
+    Limit,
+    Start,
+}
+
+impl FromStr for RetryOn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RetryOn, String> {
+        Ok(match text {
+            "code" => RetryOn::AnyCode,
+            "timeout" => RetryOn::Timeout,
+            "signal" => RetryOn::Signal,
+            "limit" => RetryOn::Limit,
+            "start" => RetryOn::Start,
+            code => RetryOn::Code(code.parse().ok().filter(|code| *code != 0).ok_or_else(|| {
+                format!("\"{text}\" is not a failure: write code, timeout, signal, limit, start or an exit code")
+            })?),
+        })
+    }
+}
+
+/// Options that limit the resources of a whole process tree.
+#[derive(Debug, Args)]
+pub(crate) struct ResourceOptions {
+    /// Limit the memory of all processes together
+    ///
+    /// If they need more, the kernel kills one of them, and the exit code is 124. `pipewright doctor` says whether limits
+    /// can be had here, and what would help.
+    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = parse_some_bytes,
+          help_heading = headings::LIMITS)]
+    pub(crate) memory: Option<usize>,
+
+    /// Limit the swap of all processes together (0 for none)
+    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = parse_bytes,
+          hide_short_help = true, help_heading = headings::LIMITS)]
+    pub(crate) swap: Option<usize>,
+
+    /// Limit the CPU time to that of N processors, such as 1.5
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, value_parser = parse_processors,
+          help_heading = headings::LIMITS)]
+    cpus: Option<f64>,
+
+    /// Limit the number of processes and threads at one time
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other,
+          value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true,
+          help_heading = headings::LIMITS)]
+    pids: Option<u64>,
+
+    /// Kill everything if one process is killed for lack of memory
+    #[arg(long, requires = "memory", hide_short_help = true, help_heading = headings::LIMITS)]
+    pub(crate) oom_group: bool,
+
+    /// Run without the limits that cannot be held here
+    #[arg(long, hide_short_help = true, help_heading = headings::LIMITS)]
+    best_effort: bool,
+}
+
+impl ResourceOptions {
+    /// Returns the limits, if there are any or if the tree has to be measured.
+    pub(crate) fn limits(&self, measures: bool) -> Option<Limits> {
+        let ResourceOptions { memory, swap, cpus, pids, oom_group, best_effort } = self;
+        let mut limits = Limits::new();
+        limits.memory_max_bytes = memory.map(|bytes| bytes as u64);
+        limits.memory_swap_max_bytes = swap.map(|bytes| bytes as u64);
+        limits.pids_max = *pids;
+        limits.oom_group = *oom_group;
+        limits.best_effort = *best_effort;
+        if let Some(processors) = cpus {
+            limits = limits.cpu_max(*processors);
+        }
+        let is_limited = limits.kinds().next().is_some();
+        (is_limited || measures).then_some(limits)
+    }
+}
+
+/// Parses a number of processors.
+fn parse_processors(text: &str) -> Result<f64, String> {
+    const LEAST: f64 = 0.01;
+    const MOST: f64 = 1e6;
+    match text.parse::<f64>() {
+        Ok(processors) if (LEAST..=MOST).contains(&processors) => Ok(processors),
+        Ok(_) => Err(format!("\"{text}\" is not a number of processors from 0.01 to 1000000")),
+        Err(_) => Err(format!("\"{text}\" is not a number of processors: write 1.5")),
+    }
+}
+
+/// Options of `pipe`.
+#[derive(Debug, Args)]
+#[command(override_usage = "pipewright pipe [OPTIONS] [--] ['<' FILE] <CMD> [ARGS]... ['|' <CMD> [ARGS]...]... ['>' FILE]",
+after_long_help = concat!(
+    "Quote the operators for the shell: '|' between commands, '<' FILE before the first command, and\n",
+    "'>' FILE or '>>' FILE (append) after the last. To pass such a word as an argument, put a\n",
+    "backslash before it: '\\|', '\\<', '\\>', '\\>>'. Only one backslash is removed: '\\\\|' passes '\\|'.\n",
+    "Other operators of a shell, such as '&&' and '2>&1', are arguments. A hint says so, unless they have\n",
+    "a backslash.\n",
+    "\n",
+    "The pipeline fails if a command fails, with the exit code of the last one that failed. A command\n",
+    "killed by SIGPIPE because its reader had stopped reading does not count as failed.\n",
+    "\n",
+    "Durations: 200ms, 1.5s, 2m, 1h30m; a bare number is seconds. Sizes: 4096, 64k, 1MiB.\n",
+    "\n",
+    "Exit codes:\n",
+    "  N      exit code of the pipeline\n",
+    "  124    stopped by --timeout, --idle-timeout or --limit\n",
+    "  125    pipewright itself failed: wrong usage, output or report not written\n",
+    "  126    a command is not executable\n",
+    "  127    a command was not found\n",
+    "  128+N  a command was killed by signal N\n",
+    "\n",
+    "Environment variables:\n",
+    "  PATH   directories to search for the commands; --env PATH=... replaces it\n",
+    "\n",
+    "Examples:\n",
+    "  pipewright pipe --timeout 10m -- pg_dump shop '|' zstd '>' shop.sql.zst\n",
+    "  pipewright pipe --report - -- '<' access.log grep ' 500 ' '|' sort '|' uniq -c '>' errors.txt",
+))]
+pub(crate) struct PipelineOptions {
+    #[command(flatten)]
+    pub(crate) common: CommonOptions,
+
+    /// Exit with the code of the last command, even if others fail
+    #[arg(long, help_heading = headings::REPORTING)]
+    pub(crate) no_pipefail: bool,
+
+    /// Commands and their arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD",
+          value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) words: Vec<OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        retry: RetryOptions,
+    }
+
+    fn delays(words: &[&str]) -> Vec<u128> {
+        let line = Line::parse_from([&["run"], words].concat());
+        (1..=5).map(|attempts| line.retry.delay_after(attempts).as_millis()).collect()
+    }
+
+    #[test]
+    fn the_delay_doubles_up_to_its_maximum() {
+        assert_eq!(delays(&["--retry-delay", "100ms"]), [100; 5]);
+        let backoff = ["--retry-delay", "100ms", "--retry-backoff"];
+        assert_eq!(delays(&backoff), [100, 200, 400, 800, 1600]);
+        let capped = [&backoff[..], &["--retry-max-delay", "300ms"]].concat();
+        assert_eq!(delays(&capped), [100, 200, 300, 300, 300]);
+        let below = [&backoff[..], &["--retry-max-delay", "1ms"]].concat();
+        assert_eq!(delays(&below), [100; 5], "the first delay is never shortened");
+        let line = Line::parse_from(["run", "--retry-delay", "1s", "--retry-backoff"]);
+        assert_eq!(line.retry.delay_after(u32::MAX), Duration::from_secs(300));
+    }
+
+    #[test]
+    fn a_number_of_processors_may_be_a_fraction() {
+        assert_eq!(parse_processors("1.5"), Ok(1.5));
+        assert_eq!(parse_processors("0.01"), Ok(0.01));
+        for text in ["", "0", "-1", "nan", "inf", "1,5", "two"] {
+            assert!(parse_processors(text).is_err(), "{text}");
+        }
+    }
 }
