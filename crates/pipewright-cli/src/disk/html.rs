@@ -1,19 +1,12 @@
 //! Diagnoses as one self-contained HTML page: no network and no script.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `picture.rs` | the times of a test, and the classes of its requests, as bars |
-//! | `table.rs` | all figures |
-
-mod picture;
-mod table;
 
 use std::fmt::Write as _;
 
 use html_escape::encode_quoted_attribute as escape;
-use pipewright_disk::diagnosis::{Finding, Report, TestOutcome, TestReport};
+use pipewright_disk::Class;
+use pipewright_disk::diagnosis::{Finding, Measured, Report, TestOutcome, TestReport};
 
-use super::{sentence, text};
+use super::text;
 
 pub(super) fn page(reports: &[Report]) -> String {
     let mut page = String::new();
@@ -40,7 +33,7 @@ fn add(page: &mut String, report: &Report) {
         "<header>\n<p class=\"what\">pipewright <b>disk</b> · {}</p>\n<h1>{}</h1>\n\
          <p class=\"machine\">{}, backend {backend}, {} requests of {} bytes in each test</p>\n",
         escape(&report.path.to_string_lossy()),
-        escape(&sentence::lead(report)),
+        escape(&text::lead(report)),
         escape(filesystem),
         report.options.requests,
         report.options.block_bytes,
@@ -60,7 +53,7 @@ fn add(page: &mut String, report: &Report) {
         add_test(page, test);
     }
     page.push_str("<details><summary>All figures</summary>\n");
-    table::add(page, report);
+    add_table(page, report);
     page.push_str("</details>\n");
 }
 
@@ -84,8 +77,8 @@ fn add_test(page: &mut String, test: &TestReport) {
         "<section class=\"test\">\n<h2>{name} <b class=\"verdict-mark {}\">{verdict}</b></h2>\n<div class=\"columns\">\n<div>",
         verdict.name(),
     );
-    picture::times(page, measured);
-    picture::classes(page, measured);
+    draw_times(page, measured);
+    draw_classes(page, measured);
     page.push_str("</div>\n<div class=\"why\">\n");
     for finding in &measured.findings {
         add_finding(page, finding);
@@ -134,6 +127,87 @@ small{color:var(--faint)}
 .figures td:last-child,.figures th:last-child{text-align:left}
 @media(max-width:640px){.columns{grid-template-columns:1fr}}
 ";
+
+/// Draws the time in which the requests were queued above that in which they were completed: the caller was busy during the
+/// first, and free during the rest of the second. The sentences below say the same.
+fn draw_times(page: &mut String, measured: &Measured) {
+    let (queued, completed) = (measured.queued.as_secs_f64(), measured.completed.as_secs_f64());
+    let busy = (1.0 - measured.free_share()) * 100.0;
+    let said = [text::times(measured), text::order(measured)];
+    // Writing to a String does not fail.
+    let _ = writeln!(
+        page,
+        "<div class=\"bars\" role=\"img\" aria-label=\"{}\">\n\
+         <span>queued</span><span class=\"track\"><i class=\"busy\" style=\"width:{busy:.1}%\"></i></span>\
+         <span class=\"num\">{queued:.4} s</span>\n\
+         <span>completed</span><span class=\"track\"><i class=\"done\" style=\"width:100%\"></i></span>\
+         <span class=\"num\">{completed:.4} s</span>\n</div>",
+        escape(&said[0]),
+    );
+    for said in &said {
+        let _ = writeln!(page, "<p class=\"said\">{}</p>", escape(said));
+    }
+}
+
+/// Draws the share of each class. Requests of unknown class are left empty.
+fn draw_classes(page: &mut String, measured: &Measured) {
+    let requests = measured.evidence.requests.max(1);
+    let counts = Class::ALL.iter().map(|class| (class, measured.evidence.count(*class)));
+    let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+    if counts.is_empty() {
+        return;
+    }
+    page.push_str("<div class=\"bars\"><span>classes</span><span class=\"track\">");
+    for (class, count) in &counts {
+        let share = *count as f64 / requests as f64 * 100.0;
+        let _ = write!(page, "<i class=\"{}\" style=\"width:{share:.1}%\"></i>", class.name());
+    }
+    let _ =
+        writeln!(page, "</span><span class=\"num\">{requests}</span></div>\n<ul class=\"legend\">");
+    for (class, count) in &counts {
+        let _ = writeln!(page, "<li><i class=\"{}\"></i>{count} {class}</li>", class.name());
+    }
+    page.push_str("</ul>\n");
+}
+
+/// Adds the table.
+fn add_table(page: &mut String, report: &Report) {
+    page.push_str(
+        "<div class=\"scroll\"><table class=\"figures\">\n<thead><tr><th>test</th><th>queued</th><th>completed</th><th>free</th>\
+         <th>out of order</th><th>verdict</th><th>classes</th></tr></thead>\n<tbody>\n",
+    );
+    for test in &report.tests {
+        row(page, test);
+    }
+    page.push_str("</tbody></table></div>\n");
+}
+
+fn row(page: &mut String, test: &TestReport) {
+    let name = test.test.to_string();
+    let name = escape(&name);
+    let measured = match &test.outcome {
+        TestOutcome::Measured(measured) => measured,
+        TestOutcome::NotPossible(reason) | TestOutcome::Failed(reason) => {
+            let _ =
+                writeln!(page, "<tr><td>{name}</td><td colspan=\"6\">{}</td></tr>", escape(reason));
+            return;
+        }
+    };
+    let counts = Class::ALL.iter().filter_map(|class| {
+        let count = measured.evidence.count(*class);
+        (count > 0).then(|| format!("{count} {class}"))
+    });
+    let _ = writeln!(
+        page,
+        "<tr><td>{name}</td><td>{:.4} s</td><td>{:.4} s</td><td>{:.0} %</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        measured.queued.as_secs_f64(),
+        measured.completed.as_secs_f64(),
+        measured.free_share() * 100.0,
+        measured.out_of_order,
+        measured.verdict,
+        escape(&counts.collect::<Vec<_>>().join(", ")),
+    );
+}
 
 #[cfg(test)]
 mod tests {
