@@ -10,13 +10,10 @@ use pipewright_os::base::error::Quoted;
 use serde::Serialize;
 
 use crate::args::{ContainKind, PipelineOptions};
-use crate::run::command::{count_only, set_containment, watched};
-use crate::run::environment::set_environment;
+use crate::run::command::{check_link, count_only, set_containment, set_environment, watched};
 use crate::run::interrupt::{Followed, Interrupt};
-use crate::run::report::{EndReport, Used, lossy, signal_of};
-use crate::run::report_target::ReportTarget;
-use crate::run::same_file::check_link;
-use crate::run::{code_of, lost_output, message};
+use crate::run::report::{EndReport, ReportTarget, Used, lossy, signal_of};
+use crate::run::{code_of, ending, lost_output};
 use crate::stuck::StartWatch;
 use crate::{Failure, exit_code, print_error};
 
@@ -134,8 +131,8 @@ fn print_result(
     if let Some(failed) = lost_output(output) {
         print_error(&failed.to_string());
     }
-    let times = message::Times { common: &options.common, total: None };
-    let message = message::about_end(&name(parsed), output, &times);
+    let times = ending::Times { common: &options.common, total: None };
+    let message = ending::about_end(&name(parsed), output, &times);
     if let Some(message) = message.filter(|_| !options.common.quiet) {
         print_error(&message);
     }
@@ -145,7 +142,7 @@ fn print_result(
 fn name(parsed: &Parsed) -> String {
     let programs = parsed.stages.iter().filter_map(|words| words.first());
     let programs: Vec<_> = programs.map(|program| program.to_string_lossy()).collect();
-    message::quoted(&programs.join(" | "))
+    ending::quoted(&programs.join(" | "))
 }
 
 /// A parsed pipeline.

@@ -78,7 +78,7 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         batch = batch.tokens(&token.name, token.count);
     }
     for variable in &options.env {
-        let (name, value) = crate::run::environment::split_variable(variable)?;
+        let (name, value) = crate::run::command::split_variable(variable)?;
         batch = batch.env(name, value);
     }
     if let Some(timeout) = options.timeout.as_ref().and_then(Span::as_limit) {

@@ -1,18 +1,20 @@
-//! Builds a command from options.
+//! A command from options: its words, streams and files, and everything else that it starts with.
 
-use std::ffi::OsStr;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use pipewright::{CancelToken, Command, Handle, Limit, Scope, Source, Stdio};
+use pipewright_os::base::error::Quoted;
+use pipewright_os::base::{os_text, private_file, pwd};
+use pipewright_os::disk::file;
 
-use super::environment::set_environment;
-use super::kept::Kept;
-use super::line_marks::LineMarks;
-use super::same_file::{self, is_merged};
+use super::ending::Kept;
 use crate::Failure;
 use crate::args::{CommonOptions, ContainKind, RunOptions};
 
-/// Builds the command.
 pub(super) fn build(
     options: &RunOptions,
     cancel: &CancelToken,
@@ -24,7 +26,7 @@ pub(super) fn build(
         .ok_or_else(|| Failure("the command is missing".to_owned()))?;
     let mut command = Command::new(program);
     command.args(args);
-    same_file::check_links(options)?;
+    check_links(options)?;
     if options.detach {
         set_files(&mut command, options);
     } else {
@@ -201,4 +203,337 @@ fn duplicate(number: i32) -> Result<Handle, Failure> {
     }
     Handle::copy_of_number(number)
         .map_err(|error| Failure(format!("cannot inherit file descriptor {number}: {error}")))
+}
+
+/// Returns true if stdout and stderr go to the same file. Opened twice, each would overwrite the lines of the other.
+fn is_merged(options: &RunOptions) -> bool {
+    let (Some(stdout), Some(stderr)) = (file_of(&options.stdout), file_of(&options.stderr)) else {
+        return false;
+    };
+    if !stdout.exists() {
+        // Ignored: the start of the command opens it again, and reports the error.
+        let _ = private_file::open(stdout, File::options().create(true).append(true));
+    }
+    is_one_file(stdout, stderr)
+}
+
+/// Refuses files for stdout and stderr that another user could have chosen by a link.
+fn check_links(options: &RunOptions) -> Result<(), Failure> {
+    [file_of(&options.stdout), file_of(&options.stderr)]
+        .into_iter()
+        .flatten()
+        .try_for_each(check_link)
+}
+
+/// Refuses a file to write that another user could have chosen by a link.
+pub(crate) fn check_link(path: &Path) -> Result<(), Failure> {
+    let cannot = |error| Failure(format!("cannot write {}: {error}", Quoted(path.as_os_str())));
+    private_file::check_link(path).map_err(cannot)
+}
+
+/// Refuses a file that one option would write while another one reads or writes it. Stdout and stderr may share one.
+pub(super) fn check_files(options: &RunOptions) -> Result<(), Failure> {
+    let report = options.common.report().filter(|path| path.as_os_str() != "-");
+    let written = [
+        ("--report", report),
+        ("--record", options.record.as_deref()),
+        ("--stdout", file_of(&options.stdout)),
+        ("--stderr", file_of(&options.stderr)),
+    ];
+    let stdin = options.stdin.as_deref().map(Path::new);
+    let stdin = stdin.filter(|path| matches!(OutputTarget::of(path), OutputTarget::File(_)));
+    let env_files = options.common.env_file.iter().map(|path| ("--env-file", Some(path.as_path())));
+    let read: Vec<_> = [("--stdin", stdin)].into_iter().chain(env_files).collect();
+    for (index, (name, path)) in written.iter().enumerate() {
+        let others = written.iter().skip(index + 1).chain(&read);
+        for (other, other_path) in
+            others.filter(|(other, _)| *name != "--stdout" || *other != "--stderr")
+        {
+            if let (Some(path), Some(other_path)) = (path, other_path) {
+                if is_one_file(path, other_path) || (path == other_path && !path.exists()) {
+                    return Err(Failure(format!(
+                        "{name} would overwrite {}, the file of {other}; choose another file",
+                        Quoted(other_path.as_os_str())
+                    )));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn file_of(target: &Option<PathBuf>) -> Option<&Path> {
+    match OutputTarget::of(target.as_deref()?) {
+        OutputTarget::File(path) => Some(path),
+        _ => None,
+    }
+}
+
+/// Returns true for one file, not for one device: a device has nothing to overwrite.
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    let is_file = fs::metadata(one).is_ok_and(|found| found.is_file());
+    is_file && file::is_same(one, other).unwrap_or(false)
+}
+
+/// The marks of `--prefix` and `--timestamps`, at the start of each line of a stream that arrives in pieces of any length.
+#[derive(Debug)]
+struct LineMarks {
+    prefix: String,
+    has_time: bool,
+    /// The next byte begins a line.
+    is_at_start: bool,
+}
+
+impl LineMarks {
+    fn new(prefix: Option<&str>, has_time: bool) -> LineMarks {
+        LineMarks { prefix: prefix.unwrap_or_default().to_owned(), has_time, is_at_start: true }
+    }
+
+    fn mark(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.mark_at(bytes, Timestamp::now())
+    }
+
+    fn mark_at(&mut self, bytes: &[u8], now: Timestamp) -> Vec<u8> {
+        // As RFC 3339 writes it, in UTC and with milliseconds.
+        let mut mark = if self.has_time { format!("{now:.3} ") } else { String::new() };
+        mark.push_str(&self.prefix);
+        let mut marked = Vec::with_capacity(bytes.len() + 4 * mark.len());
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.is_at_start {
+                marked.extend_from_slice(mark.as_bytes());
+            }
+            marked.extend_from_slice(line);
+            self.is_at_start = line.ends_with(b"\n");
+        }
+        marked
+    }
+}
+
+/// Sets the environment, the working directory, and the attributes of the process.
+pub(crate) fn set_environment(
+    command: &mut Command,
+    options: &CommonOptions,
+) -> Result<(), Failure> {
+    if let Some(dir) = &options.cwd {
+        command.current_dir(dir);
+    }
+    if options.clear_env {
+        command.env_clear();
+    } else if let Some(dir) = options.cwd.as_deref().and_then(pwd::of) {
+        // Programs show it, and shells take it for their directory if it is right.
+        command.env("PWD", dir);
+    }
+    for path in &options.env_file {
+        for (key, value) in read_file(path)? {
+            command.env(key, value);
+        }
+    }
+    for variable in &options.env {
+        let (key, value) = split_variable(variable)?;
+        command.env(key, value);
+    }
+    if let Some(user) = &options.user {
+        User::find(user)?.set(command);
+    }
+    if let Some(nice) = options.nice {
+        command.nice(nice);
+    }
+    if let Some(umask) = options.umask {
+        command.umask(umask);
+    }
+    Ok(())
+}
+
+/// Splits `--env` into name and value. A name alone takes the value that this process has.
+pub(crate) fn split_variable(variable: &OsStr) -> Result<(OsString, OsString), Failure> {
+    let split = os_text::split_once(variable, b'=');
+    match split.map(|(key, value)| (key.to_owned(), value.to_owned())) {
+        Some((key, value)) if !key.is_empty() => Ok((key, value)),
+        None if !variable.is_empty() => match std::env::var_os(variable) {
+            Some(value) => Ok((variable.to_owned(), value)),
+            None => Err(Failure(format!(
+                "invalid --env {variable:?}: the variable is not set; expected K=V, or the name of a variable"
+            ))),
+        },
+        _ => Err(Failure(format!("invalid --env {variable:?}: expected K=V"))),
+    }
+}
+
+/// The most bytes of a file of variables. More than that fits into no environment.
+const MOST_FILE_BYTES: u64 = 4 << 20;
+
+/// Reads the variables of a file: `K=V` in each line, up to its end, without quotes, as `docker run --env-file` does. Empty lines and
+/// those that start with `#` are skipped, and so are a byte-order mark and the word `export`. A name alone takes the value that this
+/// process has, if it has one.
+fn read_file(path: &Path) -> Result<Vec<(OsString, OsString)>, Failure> {
+    let shown = Quoted(path.as_os_str());
+    let mut text = Vec::new();
+    let read = File::open(path)
+        .and_then(|file| file.take(MOST_FILE_BYTES + 1).read_to_end(&mut text))
+        .map_err(|error| Failure(format!("cannot read the --env-file {shown}: {error}")))?;
+    if read as u64 > MOST_FILE_BYTES {
+        return Err(Failure(format!(
+            "cannot read the --env-file {shown}: it has more than {} MiB",
+            MOST_FILE_BYTES >> 20
+        )));
+    }
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+    let mut variables = Vec::new();
+    for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line).trim_ascii_start();
+        let line = line
+            .strip_prefix(b"export")
+            .filter(|rest| rest.first().is_some_and(u8::is_ascii_whitespace))
+            .map_or(line, <[u8]>::trim_ascii_start);
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let bad = |why: &str| Failure(format!("line {} of {shown}: {why}", index + 1));
+        let line = os_text::from_encoded_bytes(line.to_vec());
+        let line = line.map_err(|_| bad("it is not text"))?;
+        let name = os_text::split_once(&line, b'=').map_or(line.as_os_str(), |(name, _)| name);
+        if name.as_encoded_bytes().iter().any(u8::is_ascii_whitespace) {
+            return Err(bad("a name has no spaces"));
+        }
+        match os_text::split_once(&line, b'=') {
+            Some((key, _)) if key.is_empty() => {
+                return Err(bad("the name is missing before the ="));
+            }
+            Some((key, value)) => variables.push((key.to_owned(), value.to_owned())),
+            None => variables.extend(std::env::var_os(&line).map(|value| (line.clone(), value))),
+        }
+    }
+    Ok(variables)
+}
+
+/// A user and a group of `--user`, from `/etc/passwd` and `/etc/group`.
+#[derive(Debug, PartialEq, Eq)]
+struct User {
+    id: u32,
+    group: u32,
+    /// Supplementary groups.
+    groups: Vec<u32>,
+}
+
+impl User {
+    /// Finds `USER` or `USER:GROUP`: names, or numbers.
+    fn find(text: &str) -> Result<User, Failure> {
+        User::find_in(text, &read_database("/etc/passwd"), &read_database("/etc/group"))
+            .map_err(Failure)
+    }
+
+    fn set(&self, command: &mut Command) {
+        command.uid(self.id).gid(self.group).groups(&self.groups);
+    }
+
+    fn find_in(text: &str, users: &str, groups: &str) -> Result<User, String> {
+        let (user, group) = match text.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (text, None),
+        };
+        // passwd(5): name, password, id, group. group(5): name, password, id, members.
+        let entry = fields(users).find(|entry| entry.first() == Some(&user));
+        let entry = entry.or_else(|| fields(users).find(|entry| entry.get(2) == Some(&user)));
+        let number = |entry: &Vec<&str>, at: usize| entry.get(at).and_then(|id| id.parse().ok());
+        let id: Option<u32> =
+            entry.as_ref().and_then(|entry| number(entry, 2)).or(user.parse().ok());
+        let id = id.ok_or_else(|| {
+            format!("invalid --user {text:?}: /etc/passwd has no user {user:?}; a number works too")
+        })?;
+        let Some(group) = group else {
+            let group = entry.as_ref().and_then(|entry| number(entry, 3)).ok_or_else(|| {
+                format!("invalid --user {text:?}: the user has no group in /etc/passwd; write USER:GROUP")
+            })?;
+            let name = entry.and_then(|entry| entry.first().copied()).unwrap_or_default();
+            let is_member = |entry: &Vec<&str>| {
+                entry.get(3).is_some_and(|members| members.split(',').any(|member| member == name))
+            };
+            let mut all: Vec<u32> =
+                fields(groups).filter(is_member).filter_map(|entry| number(&entry, 2)).collect();
+            all.retain(|other| *other != group);
+            all.push(group);
+            return Ok(User { id, group, groups: all });
+        };
+        let named = fields(groups).find(|entry| entry.first() == Some(&group));
+        let number = named.and_then(|entry| number(&entry, 2)).or(group.parse().ok());
+        let group = number.ok_or_else(|| {
+            format!(
+                "invalid --user {text:?}: /etc/group has no group {group:?}; a number works too"
+            )
+        })?;
+        Ok(User { id, group, groups: vec![group] })
+    }
+}
+
+/// Returns the text of the file, or nothing if it cannot be read: then only numbers can be found.
+fn read_database(path: &str) -> String {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+fn fields(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    text.lines().map(|line| line.split(':').collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_has_one_mark_however_it_arrives() {
+        let text = b"one\ntwo\n\nthree";
+        for bytes in 1..=text.len() {
+            let mut marks = LineMarks::new(Some("[x] "), false);
+            let marked: Vec<u8> = text.chunks(bytes).flat_map(|chunk| marks.mark(chunk)).collect();
+            assert_eq!(marked, b"[x] one\n[x] two\n[x] \n[x] three", "{bytes}");
+        }
+        assert!(LineMarks::new(Some("x"), true).mark(b"").is_empty());
+    }
+
+    #[test]
+    fn the_time_comes_before_the_prefix() {
+        let mut marks = LineMarks::new(Some("> "), true);
+        for (millis, marked) in [
+            (1_709_210_096_789, "2024-02-29T12:34:56.789Z > a\n"),
+            (0, "1970-01-01T00:00:00.000Z > a\n"),
+            (4_102_444_799_000, "2099-12-31T23:59:59.000Z > a\n"),
+        ] {
+            let at = Timestamp::from_millisecond(millis).unwrap();
+            assert_eq!(marks.mark_at(b"a\n", at), marked.as_bytes());
+        }
+    }
+
+    const USERS: &str =
+        "root:x:0:0:root:/root:/bin/sh\nann:x:1000:100::/home/ann:/bin/sh\n1000:x:7:7::/:/bin/sh\n";
+    const GROUPS: &str = "root:x:0:\nusers:x:100:ann\nwheel:x:10:root,ann\naudio:x:29:bob\n";
+
+    fn find(text: &str) -> Result<User, String> {
+        User::find_in(text, USERS, GROUPS)
+    }
+
+    #[test]
+    fn a_user_has_a_name_or_a_number_and_its_groups() {
+        let user = |id, group, groups: &[u32]| Ok(User { id, group, groups: groups.to_vec() });
+        assert_eq!(find("ann"), user(1000, 100, &[10, 100]));
+        assert_eq!(find("root"), user(0, 0, &[10, 0]));
+        assert_eq!(find("ann:audio"), user(1000, 29, &[29]));
+        assert_eq!(find("ann:5"), user(1000, 5, &[5]));
+        assert_eq!(find("4242:4343"), user(4242, 4343, &[4343]));
+        assert_eq!(find("0"), user(0, 0, &[10, 0]));
+        // A name comes before a number.
+        assert_eq!(find("1000"), user(7, 7, &[7]));
+    }
+
+    #[test]
+    fn an_unknown_user_or_group_is_an_error() {
+        for (text, words) in [
+            ("bob", "no user \"bob\""),
+            ("", "no user \"\""),
+            ("ann:nobody", "no group \"nobody\""),
+            ("4242", "write USER:GROUP"),
+            ("-1:0", "no user \"-1\""),
+        ] {
+            let error = find(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
 }

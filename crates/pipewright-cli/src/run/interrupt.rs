@@ -5,11 +5,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use pipewright::{ArrivedSignal, CancelToken, Captured, CaughtSignals, Outcome, Signal};
-use pipewright_os::base::wait;
+use pipewright::{
+    ArrivedSignal, CancelToken, Captured, CaughtSignals, Child, Command, Error, Outcome, Output,
+    Signal, Stdio,
+};
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::base::wake::Wake;
 use pipewright_os::process::terminal::{self, Foreground};
 
-use super::terminal_stops::{FOLLOWED, TerminalStops};
 use crate::{exit_code, stuck};
 
 /// Signals that request a stop.
@@ -215,4 +218,106 @@ impl State {
 pub(crate) fn sleep(time: Duration) {
     // Ignored: a wait without a source cannot fail.
     let _ = wait::any(&mut [], Some(Instant::now() + time));
+}
+
+/// A process in the group of a command. It learns of a Ctrl-C that only this group gets: with `--contain group` the command is
+/// the job in the foreground, and this process is not.
+///
+/// Nothing tells who has typed, and a command that answers Ctrl-C with an exit code of its own looks like one that has failed. So
+/// a shell waits beside the command, in its group, and is killed by the SIGINT that the command answers. Only an attempt that may
+/// be repeated has one. A Ctrl-C before the shell has joined the group, in the first milliseconds, goes unnoticed.
+///
+/// # Drop
+/// Ends it: it reads a pipe, which ends too if this process is killed.
+struct GroupWatch(Child);
+
+impl GroupWatch {
+    /// Joins the group of a command. `None` if the command has ended, or if there is no room: then a Ctrl-C goes unnoticed.
+    fn start(leader: u32) -> Option<GroupWatch> {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "read end"]).process_group(i32::try_from(leader).ok()?);
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        shell.spawn().ok().map(GroupWatch)
+    }
+
+    /// Returns true if Ctrl-C has reached the group.
+    fn was_interrupted(self) -> bool {
+        // Ignored: it has ended. It may be stopped, as the command was by Ctrl-Z.
+        let _ = self.0.signal(Signal::CONT);
+        // This closes its stdin. A signal that was sent before comes first.
+        self.0.wait().is_ok_and(|status| status.terminating_signal() == Some(Signal::INT))
+    }
+}
+
+/// Runs a command that leads the job in the foreground, and records a Ctrl-C that it answers in its own way.
+pub(super) fn output_of_own_group(
+    command: &mut Command,
+    interrupt: &Interrupt,
+) -> Result<Output, Error> {
+    let mut running = command.start_output()?;
+    let watch = GroupWatch::start(running.pid());
+    let output = loop {
+        // No clock has a time so late.
+        match running.wait_for(Duration::MAX) {
+            Ok(None) => {}
+            Ok(Some(output)) => break Ok(output),
+            Err(error) => break Err(error),
+        }
+    };
+    if watch.is_some_and(GroupWatch::was_interrupted) {
+        interrupt.ctrl_c_typed();
+    }
+    output
+}
+
+/// Signals that stop and continue this process: the modes of the terminal go with it.
+const FOLLOWED: [Signal; 2] = [Signal::TSTP, Signal::CONT];
+
+/// Passes stops and continues from the thread that takes signals to the one that has set the modes.
+#[derive(Debug)]
+pub(crate) struct TerminalStops {
+    wake: Wake,
+    /// A stop was asked for.
+    is_asked: AtomicBool,
+    /// A thread follows.
+    is_followed: AtomicBool,
+}
+
+impl TerminalStops {
+    pub(super) fn new() -> io::Result<TerminalStops> {
+        let (is_asked, is_followed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(TerminalStops { wake: Wake::new()?, is_asked, is_followed })
+    }
+
+    /// Takes a signal that is followed.
+    pub(super) fn note(&self, signal: Signal) {
+        let is_stop = signal == Signal::TSTP;
+        match self.is_followed.load(Ordering::SeqCst) {
+            true => {
+                self.is_asked.fetch_or(is_stop, Ordering::SeqCst);
+                self.wake.raise();
+            }
+            false if is_stop => terminal::stop_this_process(),
+            false => {}
+        }
+    }
+
+    /// Follows from now on, until it is called with false.
+    pub(super) fn follow(&self, follows: bool) {
+        self.is_followed.store(follows, Ordering::SeqCst);
+    }
+
+    /// Returns the event of a signal.
+    pub(super) fn slot(&self) -> Slot<'_> {
+        Slot::Event(&self.wake)
+    }
+
+    /// Handles the event, after `restore`: stops this process if that was asked for. Returns when it has been continued.
+    pub(super) fn take(&self, restore: impl FnOnce()) {
+        self.wake.lower();
+        if self.is_asked.swap(false, Ordering::SeqCst) {
+            restore();
+            terminal::stop_this_process();
+        }
+    }
 }

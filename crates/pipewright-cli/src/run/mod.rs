@@ -1,20 +1,10 @@
 //! `pipewright run`: one command, with timeouts, limits, retries and a report.
 
 pub(crate) mod command;
-pub(crate) mod environment;
-mod group_watch;
+pub(crate) mod ending;
 pub(crate) mod interrupt;
-mod kept;
-mod line_marks;
-pub(crate) mod message;
 mod pty;
 pub(crate) mod report;
-pub(crate) mod report_target;
-mod resources;
-mod retries;
-pub(crate) mod same_file;
-mod terminal_stops;
-mod user;
 
 use std::borrow::Cow;
 use std::io;
@@ -29,14 +19,10 @@ use crate::args::{CommonOptions, ContainKind, RunOptions, Span};
 use crate::print::print;
 use crate::stuck::StartWatch;
 use crate::{Failure, exit_code, hint, print_error};
-use interrupt::{Followed, Interrupt};
-use kept::Kept;
-use message::Times;
+use ending::{Kept, Retries, Times};
+use interrupt::{Followed, Interrupt, TerminalStops};
 use pty::TerminalRun;
-use report::RunReport;
-use report_target::ReportTarget;
-use retries::Retries;
-use terminal_stops::TerminalStops;
+use report::{ReportTarget, RunReport};
 
 /// Runs the command, with retries, and writes its report.
 pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
@@ -46,7 +32,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     let cancel = CancelToken::new();
     let watch = watch_start(&options, &cancel);
     let target = ReportTarget::open(&options.common)?;
-    same_file::check(&options)?;
+    command::check_files(&options)?;
     // On a terminal of its own, the command neither gets the signals of this one nor is suspended with it.
     let stops = match options.pty && is_controlling() {
         true => TerminalStops::new().ok().map(Arc::new),
@@ -128,7 +114,7 @@ fn attempt(
 ) -> Result<Output, Error> {
     let output = |command: &mut Command| match terminal {
         Some(terminal) => terminal.output(command, interrupt),
-        None if gets_ctrl_c_alone(options) => group_watch::output(command, interrupt),
+        None if gets_ctrl_c_alone(options) => interrupt::output_of_own_group(command, interrupt),
         None => command.output(),
     };
     command::set_containment(command, options.common.contain, Scope::Tree);
@@ -216,7 +202,7 @@ fn show(options: &RunOptions, result: &Result<Output, Error>, kept: &Kept, mut c
             for missing in capture.limits.iter().flat_map(|limits| &limits.missing) {
                 print_unless_quiet(options, || missing.to_string());
             }
-            if let Some(message) = message::about_end(&name(options), capture, &times(options)) {
+            if let Some(message) = ending::about_end(&name(options), capture, &times(options)) {
                 print_unless_quiet(options, || message);
             }
         }
@@ -235,7 +221,7 @@ fn times(options: &RunOptions) -> Times<'_> {
 }
 
 fn name(options: &RunOptions) -> String {
-    message::quoted(&program(options))
+    ending::quoted(&program(options))
 }
 
 fn program(options: &RunOptions) -> Cow<'_, str> {
@@ -248,7 +234,7 @@ fn failure(options: &RunOptions, result: &Result<Output, Error>) -> String {
         Err(error) => error.to_string(),
         Ok(capture) => {
             let is_stopped = !matches!(capture.outcome, Outcome::Exited | Outcome::Signaled);
-            message::about_end(&name(options), capture, &times(options))
+            ending::about_end(&name(options), capture, &times(options))
                 .filter(|_| is_stopped)
                 .unwrap_or_else(|| format!("{} failed: {}", name(options), capture.status))
         }

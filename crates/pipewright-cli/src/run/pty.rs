@@ -18,9 +18,8 @@ use pipewright_os::base::wake::Wake;
 use pipewright_os::process::terminal::{self, Foreground, OutputMode, TerminalChanges};
 
 use super::command::watched_terminal;
-use super::interrupt::Interrupt;
-use super::kept::Kept;
-use super::terminal_stops::TerminalStops;
+use super::ending::Kept;
+use super::interrupt::{Interrupt, TerminalStops};
 use crate::Failure;
 use crate::args::{RecordFormat, RunOptions};
 

@@ -1,18 +1,24 @@
-//! The JSON report of a run, described in `docs/json.md`.
+//! The JSON report of a run, described in `docs/json.md`, and its destination.
 
 use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use pipewright::{Captured, Containment, Error, ExitStatus, Outcome, Output, Source, Usage};
-use pipewright_os::base::stdio;
+use pipewright::{
+    Captured, Containment, Error, ExitStatus, Handle, HeldLimits, MemoryLimit, OutOfMemory,
+    Outcome, Output, Source, TreeUsage, Usage,
+};
+use pipewright_os::base::error::Quoted;
+use pipewright_os::base::late_open::{self, LateOpen};
+use pipewright_os::base::{private_file, stdio};
 use serde::Serialize;
 
-use super::kept::Kept;
-use super::resources::{LimitsReport, OutOfMemoryReport, TreeReport};
-use super::retries::Retries;
-use crate::args::RunOptions;
+use super::ending::{Kept, Retries};
+use crate::args::{CommonOptions, RunOptions};
 use crate::print::is_reader_gone;
-use crate::{exit_code, print_error};
+use crate::{Failure, exit_code, print_error};
 
 /// The report. Fields are only ever added.
 #[derive(Debug, Serialize)]
@@ -179,4 +185,212 @@ impl RunReport {
 /// Converts words to Unicode for JSON; invalid bytes are replaced.
 pub(crate) fn lossy(words: &[OsString]) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// The limits in force.
+#[derive(Debug, Serialize)]
+pub(super) struct LimitsReport {
+    mechanism: Option<String>,
+    memory_max_bytes: Option<u64>,
+    memory_swap_max_bytes: Option<u64>,
+    cpu_max: Option<f64>,
+    pids_max: Option<u64>,
+    oom_group: bool,
+    sampled: Option<String>,
+    missing: Vec<MissingReport>,
+}
+
+/// A limit that was asked for and is not in force.
+#[derive(Debug, Serialize)]
+struct MissingReport {
+    limit: &'static str,
+    reason: String,
+    remedy: Option<String>,
+}
+
+impl LimitsReport {
+    /// Returns the report; `None` if no limit was asked for.
+    pub(super) fn of(held: &HeldLimits) -> Option<LimitsReport> {
+        let HeldLimits { limits, mechanism, sampled, missing, .. } = held;
+        if mechanism.is_none() && missing.is_empty() {
+            return None;
+        }
+        let missing = missing.iter().map(|missing| MissingReport {
+            limit: missing.limit.name(),
+            reason: missing.reason.clone(),
+            remedy: missing.remedy.clone(),
+        });
+        Some(LimitsReport {
+            mechanism: mechanism.map(|it| it.to_string()),
+            memory_max_bytes: limits.memory_max_bytes,
+            memory_swap_max_bytes: limits.memory_swap_max_bytes,
+            cpu_max: limits.cpu_time_per_second.map(|time| time.as_secs_f64()),
+            pids_max: limits.pids_max,
+            oom_group: limits.oom_group,
+            sampled: sampled.as_ref().map(|sampled| sampled.reason.clone()),
+            missing: missing.collect(),
+        })
+    }
+}
+
+/// The processes that were killed for lack of memory.
+#[derive(Debug, Serialize)]
+pub(super) struct OutOfMemoryReport {
+    /// `command`, `ancestor`, `descendant` or `machine`.
+    limit: &'static str,
+    limit_bytes: Option<u64>,
+    peak_bytes: Option<u64>,
+    victim: Option<String>,
+    victim_pid: Option<u32>,
+    killed: u32,
+}
+
+impl OutOfMemoryReport {
+    pub(super) fn of(oom: OutOfMemory) -> OutOfMemoryReport {
+        let (limit, limit_bytes) = match oom.limit {
+            MemoryLimit::OfCommand(bytes) => ("command", Some(bytes)),
+            MemoryLimit::OfAncestor(bytes) => ("ancestor", bytes),
+            MemoryLimit::OfDescendant => ("descendant", None),
+            _ => ("machine", None),
+        };
+        OutOfMemoryReport {
+            limit,
+            limit_bytes,
+            peak_bytes: oom.peak_bytes,
+            victim: oom.victim.map(|victim| victim.name().to_owned()),
+            victim_pid: oom.victim.map(|victim| victim.pid()),
+            killed: oom.killed,
+        }
+    }
+}
+
+/// The usage of a whole tree.
+#[derive(Debug, Serialize)]
+pub(super) struct TreeReport {
+    user_seconds: Option<f64>,
+    system_seconds: Option<f64>,
+    peak_memory_bytes: Option<u64>,
+    peak_pids: Option<u64>,
+    memory_stall_seconds: Option<f64>,
+    cpu_stall_seconds: Option<f64>,
+    io_stall_seconds: Option<f64>,
+}
+
+impl TreeReport {
+    pub(super) fn of(usage: &TreeUsage) -> TreeReport {
+        let seconds = |time: Option<std::time::Duration>| time.map(|time| time.as_secs_f64());
+        TreeReport {
+            user_seconds: seconds(usage.user),
+            system_seconds: seconds(usage.system),
+            peak_memory_bytes: usage.peak_memory_bytes,
+            peak_pids: usage.peak_pids,
+            memory_stall_seconds: seconds(usage.memory_stall),
+            cpu_stall_seconds: seconds(usage.cpu_stall),
+            io_stall_seconds: seconds(usage.io_stall),
+        }
+    }
+}
+
+/// The destination of a report. It is opened before the command runs, so that a report that cannot be written costs no run.
+#[derive(Debug)]
+pub(crate) enum ReportTarget {
+    Stdout,
+    Descriptor(File, i32),
+    /// True: no other user can read it.
+    File(PathBuf, bool),
+    /// A named pipe, which may have no reader yet, and the time for one to come after the end of the command.
+    Pipe(PathBuf, LateOpen, Option<Duration>),
+}
+
+const NO_READER: &str = "no other process has opened it";
+
+/// The time that the reader of a pipe has, if the command has a timeout.
+const READER_PATIENCE: Duration = Duration::from_secs(5);
+
+impl ReportTarget {
+    /// Opens the destination, if a report is wanted. An older file keeps its content until the report is written.
+    pub(crate) fn open(options: &CommonOptions) -> Result<Option<ReportTarget>, Failure> {
+        let Some(path) = options.report() else { return Ok(None) };
+        if path.as_os_str() == "-" {
+            let cannot = Failure::cannot("write the report to stdout");
+            return stdio::fail_if_closed(1).map(|()| Some(ReportTarget::Stdout)).map_err(cannot);
+        }
+        let number = path.to_str().and_then(|text| text.strip_prefix("fd:"));
+        if let Some(number) = number.and_then(|number| number.parse::<i32>().ok()) {
+            return descriptor(number).map(Some);
+        }
+        if late_open::waits(path) {
+            let is_private = options.private;
+            let create = move |path: &Path| private_file::create(path, is_private);
+            let open = LateOpen::start_with(path, create, || {});
+            let open =
+                open.map_err(|error| Failure(format!("cannot {}: {error}", action(path))))?;
+            let patience = options.timeout.is_some().then_some(READER_PATIENCE);
+            return Ok(Some(ReportTarget::Pipe(path.to_owned(), open, patience)));
+        }
+        if has_content(path) {
+            let opened = private_file::open(path, File::options().create(true).append(true));
+            opened.map_err(|error| Failure(format!("cannot {}: {error}", action(path))))?;
+        }
+        Ok(Some(ReportTarget::File(path.to_owned(), options.private)))
+    }
+
+    /// Writes the report on one line. Returns the exit code: 125 if the report cannot be written. A reader that has gone is
+    /// no failure.
+    pub(crate) fn write_or_fail(self, report: &impl Serialize, code: i32) -> i32 {
+        match self.write(report) {
+            Ok(()) => code,
+            Err(error) if is_reader_gone(&error) => code,
+            Err(error) => fail(&self.action(), &error, code),
+        }
+    }
+
+    fn write(&self, report: &impl Serialize) -> io::Result<()> {
+        let mut text = serde_json::to_string(report)?;
+        text.push('\n');
+        match self {
+            ReportTarget::Stdout => stdio::stdout().write_all(text.as_bytes()),
+            ReportTarget::Descriptor(file, _) => {
+                let mut file: &File = file;
+                file.write_all(text.as_bytes())
+            }
+            ReportTarget::File(path, is_private) => {
+                private_file::create(path, *is_private)?.write_all(text.as_bytes())
+            }
+            ReportTarget::Pipe(_, open, patience) => {
+                let until = patience.and_then(|patience| Instant::now().checked_add(patience));
+                let nobody = || io::Error::new(io::ErrorKind::TimedOut, NO_READER);
+                let opened = open.wait(until).unwrap_or_else(|| Err(nobody()));
+                opened?.write_all(text.as_bytes())
+            }
+        }
+    }
+
+    fn action(&self) -> String {
+        match self {
+            ReportTarget::Stdout => action(Path::new("-")),
+            ReportTarget::Descriptor(_, number) => action(Path::new(&format!("fd:{number}"))),
+            ReportTarget::File(path, _) | ReportTarget::Pipe(path, ..) => action(path),
+        }
+    }
+}
+
+/// Opens a descriptor that this process has inherited.
+fn descriptor(number: i32) -> Result<ReportTarget, Failure> {
+    let was_closed = u8::try_from(number).map_or(Ok(()), stdio::fail_if_closed);
+    let handle = was_closed.and_then(|()| Handle::copy_of_number(number));
+    handle
+        .map(|handle| ReportTarget::Descriptor(handle.into(), number))
+        .map_err(|error| Failure(format!("cannot write the report to fd:{number}: {error}")))
+}
+
+fn action(path: &Path) -> String {
+    format!("write the report to {}", Quoted(path.as_os_str()))
+}
+
+/// Returns true for a file or a device, and for a path that does not exist yet.
+fn has_content(path: &Path) -> bool {
+    use std::fs::Metadata;
+    let is_plain = |found: Metadata| found.is_file() || found.is_dir();
+    fs::metadata(path).map_or(true, is_plain)
 }

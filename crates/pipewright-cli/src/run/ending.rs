@@ -1,0 +1,279 @@
+//! The end of an attempt: whether another one follows, the message about it, and the output that was kept until then.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pipewright::{
+    Captured, Containment, Error, Exceeded, ExitStatus, Outcome, Output, Signal, Source, Stdio,
+};
+use pipewright_batch::Spooled;
+use pipewright_os::base::error::Quoted;
+
+use crate::args::{CommonOptions, RetryOn, RetryOptions, Span};
+
+/// The attempts of a run.
+#[derive(Debug)]
+pub(super) struct Retries<'a> {
+    options: &'a RetryOptions,
+    started: Instant,
+    /// The time of the end of the last attempt.
+    ended: Instant,
+    attempts: u32,
+}
+
+impl Retries<'_> {
+    pub(super) fn new(options: &RetryOptions) -> Retries<'_> {
+        let now = Instant::now();
+        Retries { options, started: now, ended: now, attempts: 0 }
+    }
+
+    /// Returns the time at which all attempts end.
+    pub(super) fn end(&self) -> Option<Instant> {
+        self.started.checked_add(self.options.total_timeout.as_ref()?.as_limit()?)
+    }
+
+    /// Records the end of an attempt. Returns the delay before the next one, or `None` if there is none.
+    pub(super) fn delay_after(&mut self, result: &Result<Output, Error>) -> Option<Duration> {
+        self.attempts += 1;
+        self.ended = Instant::now();
+        let delay = self.options.delay_after(self.attempts);
+        let is_left = self.attempts <= self.options.retries;
+        // An attempt that could not begin in time is not waited for.
+        let in_time = self.end().is_none_or(|end| self.ended + delay < end);
+        (is_left && in_time && self.is_worth_a_retry(result)).then_some(delay)
+    }
+
+    pub(super) fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Returns the time from the first start to the end of the last attempt.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.ended - self.started
+    }
+
+    /// Returns the message about a failure that is followed by another attempt.
+    pub(super) fn message(&self, failure: &str, delay: Duration) -> String {
+        let most = u64::from(self.options.retries) + 1;
+        let first = &self.options.retry_delay;
+        let when = match () {
+            () if delay.is_zero() => String::new(),
+            () if delay == first.duration => format!(" in {first}"),
+            () => format!(" in {delay:?}"),
+        };
+        format!("attempt {} of {most}: {failure}; retrying{when}", self.attempts)
+    }
+
+    fn is_worth_a_retry(&self, result: &Result<Output, Error>) -> bool {
+        let is_chosen = |failure| {
+            let chosen = &self.options.retry_on;
+            // Without a choice: a command that cannot be started now cannot be started a second later either.
+            chosen.contains(&failure) || (chosen.is_empty() && failure != RetryOn::Start)
+        };
+        match result {
+            Ok(capture) => match capture.outcome {
+                // An interrupt also ends the retries. A command in its own group gets it alone, and so its status has to be
+                // checked.
+                Outcome::Cancelled => false,
+                _ if capture.status.terminating_signal() == Some(Signal::INT) => false,
+                Outcome::TimedOut | Outcome::IdleTimedOut => is_chosen(RetryOn::Timeout),
+                Outcome::LimitExceeded => is_chosen(RetryOn::Limit),
+                _ if capture.success() => false,
+                _ => is_chosen_status(capture.status, is_chosen),
+            },
+            Err(error) => error.is_start() && is_chosen(RetryOn::Start),
+        }
+    }
+}
+
+fn is_chosen_status(status: ExitStatus, is_chosen: impl Fn(RetryOn) -> bool) -> bool {
+    match status.code() {
+        Some(code) => is_chosen(RetryOn::AnyCode) || is_chosen(RetryOn::Code(code)),
+        None => is_chosen(RetryOn::Signal),
+    }
+}
+
+/// The limits that a message names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times<'a> {
+    pub(crate) common: &'a CommonOptions,
+    /// The limit for all attempts.
+    pub(crate) total: Option<&'a Span>,
+}
+
+impl Times<'_> {
+    /// Returns true if the limit for all attempts stopped the command, and not that for one attempt.
+    fn is_total(&self, exceeded: Option<Exceeded>) -> bool {
+        self.common.timeout().map(Exceeded::Time) != exceeded
+    }
+}
+
+/// Returns the message about a stop, or about output that is still held; `None` if the command just ended.
+pub(crate) fn about_end<T>(
+    name: &str,
+    captured: &Captured<T>,
+    times: &Times<'_>,
+) -> Option<String> {
+    let options = times.common;
+    let shown = |span: &Option<Span>| span.as_ref().map(ToString::to_string).unwrap_or_default();
+    Some(match captured.outcome {
+        Outcome::TimedOut => match times.total.filter(|_| times.is_total(captured.exceeded)) {
+            Some(total) => format!("{name} timed out: all attempts took {total}"),
+            None => format!("{name} timed out after {}", shown(&options.timeout)),
+        },
+        Outcome::IdleTimedOut => {
+            format!("{name} timed out: no output for {}", shown(&options.idle_timeout))
+        }
+        Outcome::LimitExceeded => {
+            format!("{name} exceeded --limit ({} bytes)", options.limit.unwrap_or_default())
+        }
+        Outcome::OutOfMemory(oom) => match oom.victim {
+            Some(_) => oom.to_string(),
+            // The name of the command says whose process it was.
+            None => format!("{name} ran out of memory: {oom}"),
+        },
+        Outcome::Cancelled => format!("{name} was interrupted"),
+        _ if captured.held_open && lives_on(captured.containment) => {
+            format!("{name} exited; a background process still holds its output (see --linger)")
+        }
+        _ if captured.leftovers_killed > 0 => {
+            let (processes, them) = match captured.leftovers_killed {
+                1 => ("1 background process was".to_owned(), "it"),
+                many => (format!("{many} background processes were"), "them"),
+            };
+            format!("{name} exited; {processes} killed (--contain none keeps {them})")
+        }
+        _ => return None,
+    })
+}
+
+/// Returns true if a process that outlives the command keeps running, and so loses its later output. Otherwise it has been
+/// killed, and the report counts it: nothing more would have come.
+fn lives_on(containment: Containment) -> bool {
+    matches!(containment, Containment::None | Containment::Group)
+}
+
+/// Quotes names of programs, on one line.
+pub(crate) fn quoted(names: &str) -> String {
+    Quoted(names.as_ref()).to_string()
+}
+
+/// The output of the current attempt.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Kept {
+    streams: Arc<[Mutex<Stream>; 2]>,
+    /// The most bytes of a stream: those of `--limit`.
+    most: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    output: Spooled,
+    bytes: usize,
+    /// The first failure. What came after it is not kept.
+    failed: Option<io::Error>,
+}
+
+impl Kept {
+    pub(super) fn new(most: Option<usize>) -> Kept {
+        Kept { most, ..Kept::default() }
+    }
+
+    /// Keeps nothing any more: another attempt begins.
+    pub(super) fn clear(&self) {
+        for source in [Source::Stdout, Source::Stderr] {
+            *self.stream(source) = Stream::default();
+        }
+    }
+
+    /// Returns the destination of a stream.
+    pub(super) fn stdio(&self, source: Source) -> Stdio {
+        Stdio::tee_with(self.closure(source))
+    }
+
+    /// Returns the closure that keeps each chunk.
+    pub(super) fn closure(&self, source: Source) -> impl FnMut(&[u8]) + Send + use<> {
+        let kept = self.clone();
+        move |chunk: &[u8]| {
+            let mut stream = kept.stream(source);
+            if stream.failed.is_none() {
+                let most = kept.most.map_or(usize::MAX, |most| most.saturating_sub(stream.bytes));
+                let chunk = chunk.get(..most).unwrap_or(chunk);
+                stream.bytes = stream.bytes.saturating_add(chunk.len());
+                stream.failed = stream.output.push(chunk).err();
+            }
+        }
+    }
+
+    /// Writes a stream, or its last lines.
+    ///
+    /// # Errors
+    /// It cannot be written, or it is not whole.
+    pub(super) fn write(
+        &self,
+        source: Source,
+        lines: Option<u32>,
+        to: &mut impl Write,
+    ) -> io::Result<()> {
+        let mut stream = self.stream(source);
+        write_last(&stream.output, lines, to)?;
+        stream.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn stream(&self, source: Source) -> MutexGuard<'_, Stream> {
+        let [stdout, stderr] = &*self.streams;
+        let stream = if source == Source::Stdout { stdout } else { stderr };
+        // It is consistent between calls.
+        stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes the last lines, in two passes: the output may be larger than memory.
+fn write_last(output: &Spooled, lines: Option<u32>, to: &mut impl Write) -> io::Result<()> {
+    let Some(lines) = lines else { return output.read(|bytes| to.write_all(bytes)) };
+    if lines == 0 {
+        return Ok(());
+    }
+    let (mut line_feeds, mut last) = (0_u64, 0);
+    output.read(|bytes| {
+        line_feeds += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        last = bytes.last().copied().unwrap_or(last);
+        Ok(())
+    })?;
+    // The one at the end begins no line.
+    let all = line_feeds - u64::from(last == b'\n') + 1;
+    let mut skipped = all.saturating_sub(lines.into());
+    output.read(|mut bytes| {
+        while skipped > 0 {
+            let Some(at) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(()) };
+            bytes = bytes.get(at + 1..).unwrap_or_default();
+            skipped -= 1;
+        }
+        to.write_all(bytes)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_those_of_tail() {
+        for (text, lines, last) in [
+            ("a\nb\nc\n", 2, "b\nc\n"),
+            ("a\nb\nc", 2, "b\nc"),
+            ("a\nb\nc\n", 3, "a\nb\nc\n"),
+            ("a\nb\nc\n", 9, "a\nb\nc\n"),
+            ("a\nb\n\n", 1, "\n"),
+            ("a\nb\n", 0, ""),
+            ("\n", 1, "\n"),
+            ("", 1, ""),
+        ] {
+            let (mut output, mut written) = (Spooled::default(), Vec::new());
+            output.push(text.as_bytes()).unwrap();
+            write_last(&output, Some(lines), &mut written).unwrap();
+            assert_eq!(written, last.as_bytes(), "{text:?} {lines}");
+        }
+    }
+}
