@@ -8,10 +8,8 @@ mod args;
 mod batch;
 mod bench;
 mod disk;
-mod doctor;
 mod exit_code;
-mod handles;
-mod hint;
+mod inspect;
 mod jobs;
 mod pages;
 mod pipe;
@@ -61,8 +59,8 @@ fn run() -> i32 {
         ToolCommand::Jobs(options) => jobs::run(&options.0),
         ToolCommand::Bench(options) => bench::run(&options.0),
         ToolCommand::Disk(options) => disk::run(&options.0),
-        ToolCommand::Handles(options) => handles::run(&options),
-        ToolCommand::Doctor(options) => doctor::run(&options),
+        ToolCommand::Handles(options) => inspect::handles(&options),
+        ToolCommand::Doctor(options) => inspect::doctor(&options),
         ToolCommand::Completions { shell } => pages::completions(shell),
         ToolCommand::Man { command } => pages::man(&command),
     };

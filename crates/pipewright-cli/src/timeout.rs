@@ -16,7 +16,7 @@ use pipewright_os::base::signal;
 
 use crate::args::TimeoutOptions;
 use crate::stuck::StartWatch;
-use crate::{Failure, exit_code, hint, print_error};
+use crate::{Failure, exit_code, print, print_error};
 
 /// Signals that a terminal or a parent sends to stop a command.
 const STOPPING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &TimeoutOptions) -> Result<i32, Failure> {
         Ok(child) => Arc::new(child),
         Err(error) => {
             let program = options.command.first().map(|name| name.to_string_lossy());
-            print_error(&hint::message(&error, &program.unwrap_or_default()));
+            print_error(&print::message_of(&error, &program.unwrap_or_default()));
             return Ok(exit_code::of_error(&error));
         }
     };

@@ -18,7 +18,7 @@ use pipewright_os::process::terminal::{Foreground, is_controlling};
 use crate::args::{CommonOptions, ContainKind, RunOptions, Span};
 use crate::print::print;
 use crate::stuck::StartWatch;
-use crate::{Failure, exit_code, hint, print_error};
+use crate::{Failure, exit_code, print, print_error};
 use ending::{Kept, Retries, Times};
 use interrupt::{Followed, Interrupt, TerminalStops};
 use pty::TerminalRun;
@@ -186,7 +186,7 @@ pub(crate) fn lost_output<T>(capture: &Captured<T>) -> Option<TeeFailed> {
 /// Prints the captured output if the command failed, and a message about its end. Returns the exit code.
 fn show(options: &RunOptions, result: &Result<Output, Error>, kept: &Kept, mut code: i32) -> i32 {
     match result {
-        Err(error) => print_error(&hint::message(error, &program(options))),
+        Err(error) => print_error(&print::message_of(error, &program(options))),
         Ok(capture) => {
             if options.is_captured() && !capture.success() {
                 code = report::show_captured(kept, options, code);

@@ -1,10 +1,11 @@
-//! `pipewright doctor`: the system features that are available.
+//! `pipewright doctor` and `pipewright handles`: the features of this system, and the handles that this process inherited.
 
 use pipewright::machine::{self, Facility, State};
+use pipewright_os::base::stdio;
 use serde::Serialize;
 
 use crate::Failure;
-use crate::args::DoctorOptions;
+use crate::args::{DoctorOptions, HandlesOptions};
 use crate::print::{print, print_json};
 
 #[derive(Debug, Serialize)]
@@ -25,7 +26,7 @@ struct DoctorCheck {
 }
 
 /// Tries each feature and prints a line for it.
-pub(crate) fn run(options: &DoctorOptions) -> Result<i32, Failure> {
+pub(crate) fn doctor(options: &DoctorOptions) -> Result<i32, Failure> {
     let facilities = machine::facilities().into_iter().map(|facility| {
         let (state, detail) = match facility.state {
             State::Available(detail) => ("available", detail),
@@ -75,4 +76,43 @@ fn summary(checks: &[DoctorCheck]) -> String {
             missing.join(", ")
         ),
     }
+}
+
+#[derive(Debug, Serialize)]
+struct HandleList {
+    schema: &'static str,
+    handles: Vec<HandleEntry>,
+}
+
+#[derive(Debug, Serialize)]
+struct HandleEntry {
+    number: i64,
+    kind: String,
+    target: Option<String>,
+}
+
+/// Lists the handles.
+pub(crate) fn handles(options: &HandlesOptions) -> Result<i32, Failure> {
+    let handles = pipewright::open_handles()
+        .map_err(Failure::cannot("list the handles"))?
+        .into_iter()
+        // Placeholders for streams that were closed: they were not inherited.
+        .filter(|handle| !u8::try_from(handle.number).is_ok_and(stdio::was_closed))
+        .map(|handle| HandleEntry {
+            number: handle.number,
+            kind: handle.kind.to_string(),
+            target: handle.target,
+        })
+        .collect();
+    let list = HandleList { schema: "pipewright.handles/1", handles };
+    if options.json {
+        print_json(&list)?;
+        return Ok(crate::exit_code::SUCCESS);
+    }
+    let line = |handle: &HandleEntry| {
+        let target = handle.target.as_deref().unwrap_or("");
+        format!("{:>5}  {:<12} {}\n", handle.number, handle.kind, target.escape_debug())
+    };
+    print(list.handles.iter().map(line).collect::<String>())?;
+    Ok(crate::exit_code::SUCCESS)
 }
