@@ -2,9 +2,7 @@
 
 mod batch;
 mod bench;
-mod disk;
 mod run;
-mod timeout;
 mod values;
 
 use std::ffi::OsString;
@@ -16,12 +14,11 @@ pub(crate) use batch::{
     BatchOptions, BatchProgressKind, EngineKind, FailureCount, JobsOptions, JobserverKind,
     WorkerOptions,
 };
-pub(crate) use bench::BenchOptions;
-pub(crate) use disk::DiskOptions;
+pub(crate) use bench::{BenchOptions, DiskOptions};
 pub(crate) use run::{
     CommonOptions, ContainKind, PipelineOptions, RecordFormat, RetryOn, RetryOptions, RunOptions,
+    TimeoutOptions,
 };
-pub(crate) use timeout::TimeoutOptions;
 pub(crate) use values::Span;
 
 /// Run processes with timeouts, limits and reports; test disk I/O; measure this machine
