@@ -93,8 +93,8 @@ impl Stop {
         self.0.signal.load(Ordering::SeqCst) != 0
     }
 
-    /// Raises SIGINT if the signal was Ctrl-C, so that a shell ends its loop as well; otherwise returns the exit code for
-    /// the signal. `None`: no signal has arrived.
+    /// Raises SIGINT if the signal was Ctrl-C, so that a shell ends its loop as well; otherwise returns the exit code
+    /// for the signal. `None`: no signal has arrived.
     fn end(&self) -> Option<i32> {
         if self.0.ctrl_c.load(Ordering::SeqCst) {
             Signal::INT.raise();

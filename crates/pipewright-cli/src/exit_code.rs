@@ -1,4 +1,5 @@
-//! Exit codes, the same as those of coreutils' `timeout`, alone because every command uses them. `run --help` prints the table.
+//! Exit codes, the same as those of coreutils' `timeout`, alone because every command uses them. `run --help` prints
+//! the table.
 
 use std::error::Error as _;
 use std::io;

@@ -1,4 +1,4 @@
-//! `pipewright doctor` and `pipewright handles`: the features of this system, and the handles that this process inherited.
+//! `pipewright doctor` and `pipewright handles`: the features of this system, and the handles that were inherited.
 
 use pipewright::machine::{self, Facility, State};
 use pipewright_os::base::stdio;

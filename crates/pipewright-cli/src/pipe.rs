@@ -28,8 +28,8 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
     for (word, program) in parsed.hints.iter().filter(|_| !options.common.quiet) {
         let word = word.to_string_lossy();
         print_error(&format!(
-            "'{word}' is an argument of {} here, because pipe is no shell: for that, use sh -c '...'; to pass it without \
-             this hint, write '\\{word}'",
+            "'{word}' is an argument of {} here, because pipe is no shell: for that, use sh -c '...'; to pass it \
+             without this hint, write '\\{word}'",
             Quoted(program)
         ));
     }

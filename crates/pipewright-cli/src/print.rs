@@ -1,4 +1,5 @@
-//! The words of the tool: output on stdout, and the messages of errors, with a hint where the words of the user explain one.
+//! The words of the tool: output on stdout, and the messages of errors, with a hint where the words of the user explain
+//! one.
 
 use std::borrow::Cow;
 use std::io::{self, Write as _};
@@ -22,8 +23,8 @@ pub(crate) fn print(bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     check(stdout.write_all(bytes.as_ref()).and_then(|()| stdout.flush()))
 }
 
-/// Returns the text with its control characters escaped: on a terminal, those of a job's words or of a file's name would be commands
-/// to it. Newlines and tabs stay.
+/// Returns the text with its control characters escaped: on a terminal, those of a job's words or of a file's name
+/// would be commands to it. Newlines and tabs stay.
 pub(crate) fn without_controls(text: &str) -> Cow<'_, str> {
     let is_command = |it: char| it.is_control() && !matches!(it, '\n' | '\t');
     if !text.contains(is_command) {

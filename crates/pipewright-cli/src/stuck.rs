@@ -1,4 +1,5 @@
-//! The end of a tool whose own thread is stuck: a file or a directory that it needs may be on a mount that never answers.
+//! The end of a tool whose own thread is stuck: a file or a directory that it needs may be on a mount that never
+//! answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
@@ -52,8 +53,8 @@ pub(crate) fn wait_if_ending() {
     }
 }
 
-/// A thread that ends this process with code 124 if something does not begin within its time: a wait of the kernel for a file has no
-/// limit of its own, and holds up the thread that would see to it.
+/// A thread that ends this process with code 124 if something does not begin within its time: a wait of the kernel for
+/// a file has no limit of its own, and holds up the thread that would see to it.
 #[derive(Debug)]
 pub(crate) struct StartWatch(Arc<State>);
 

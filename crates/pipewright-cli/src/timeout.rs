@@ -1,8 +1,8 @@
 //! `pipewright timeout`: the interface of coreutils' `timeout`, also if the tool is called by that name.
 //!
-//! The terminal is left alone, as there. Without `--foreground` the tool leads a group of its own: the shell's own job stays in
-//! the foreground with its command, and in a script a command that reads the terminal is stopped by it. With `--foreground` the
-//! command stays in the group that it is started from.
+//! The terminal is left alone, as there. Without `--foreground` the tool leads a group of its own: the shell's own job
+//! stays in the foreground with its command, and in a script a command that reads the terminal is stopped by it. With
+//! `--foreground` the command stays in the group that it is started from.
 
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,8 +83,8 @@ pub(crate) fn run(options: &TimeoutOptions) -> Result<i32, Failure> {
     Ok(code(status, enforcer.is_timed_out(), options.preserve_status))
 }
 
-/// Returns the signals that stop a group whose process reads or sets the terminal from the background. Such a command is
-/// stopped; this process has to go on.
+/// Returns the signals that stop a group whose process reads or sets the terminal from the background. Such a command
+/// is stopped; this process has to go on.
 fn terminal_stops() -> Vec<Signal> {
     ["TTIN", "TTOU"].iter().filter_map(|name| name.parse().ok()).collect()
 }
@@ -136,7 +136,8 @@ struct Enforcer {
     child: Arc<Child>,
     command: Option<String>,
     reach: Reach,
-    /// The signals that were sent to this process's own group, and so to this process. From the first one on they are ignored.
+    /// The signals that were sent to this process's own group, and so to this process. From the first one on they are
+    /// ignored.
     sent: Mutex<Vec<Signal>>,
     is_verbose: bool,
 }
@@ -207,8 +208,8 @@ impl Enforcer {
         }
     }
 
-    /// Returns false if the system cannot send the signal to the command. Other errors are ignored, here and above: the command has
-    /// ended, or has changed its user.
+    /// Returns false if the system cannot send the signal to the command. Other errors are ignored, here and above: the
+    /// command has ended, or has changed its user.
     fn send_to(&self, signal: Signal) -> bool {
         let child = self.child.child_handle();
         let sent = match self.reach {

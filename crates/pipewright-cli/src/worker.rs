@@ -49,8 +49,8 @@ pub(crate) fn run(options: WorkerOptions) -> Result<i32, Failure> {
 /// The time after the lease at which the kernel kills this process. Its own end, with a message, comes first if it can.
 const MESSAGE_TIME: Duration = Duration::from_millis(50);
 
-/// Returns a function that sets the time which this process has left. A worker that is stopped or hangs cannot kill its jobs, and
-/// they would run beside their copies on another node.
+/// Returns a function that sets the time which this process has left. A worker that is stopped or hangs cannot kill its
+/// jobs, and they would run beside their copies on another node.
 fn kill_at_the_end_of_the_lease() -> Box<dyn Fn(Duration) + Send> {
     match KillTimer::new() {
         Ok(timer) => Box::new(move |left| {
@@ -62,8 +62,8 @@ fn kill_at_the_end_of_the_lease() -> Box<dyn Fn(Duration) + Send> {
     }
 }
 
-/// Catches signals, before other threads start. Once the batch has accepted the worker, they ask it to start nothing more here: an
-/// engine that ends an allocation sends SIGTERM, and SIGKILL some time later.
+/// Catches signals, before other threads start. Once the batch has accepted the worker, they ask it to start nothing
+/// more here: an engine that ends an allocation sends SIGTERM, and SIGKILL some time later.
 fn catch_signals() -> Result<Box<dyn FnOnce(Drain)>, Failure> {
     static DRAIN: OnceLock<Drain> = OnceLock::new();
     let caught = CaughtSignals::new(&[Signal::INT, Signal::TERM, Signal::HUP])

@@ -15,7 +15,8 @@ use super::values::{SignalParser, Span, parse_bytes, parse_count};
 
 /// Options of `batch`.
 #[derive(Debug, Args)]
-#[command(override_usage = "pipewright batch [OPTIONS] [--] [CMD [ARGS]...] [::: VALUE...]... [:::: FILE...]...\n       \
+#[command(override_usage = "pipewright batch [OPTIONS] [--] [CMD [ARGS]...] [::: VALUE...]... \
+[:::: FILE...]...\n       \
 pipewright batch --resume [OPTIONS] LOG [OPTIONS]",
 after_long_help = concat!(
     "Each line of the input is a job. With a command, the line replaces {} in its words, or is added as\n",
@@ -71,7 +72,8 @@ pub(crate) struct BatchOptions {
     /// Run N jobs at once: a number, 150% of the processors, or +2 more than they are
     ///
     /// The default is the number of processors that this process may use.
-    #[arg(short, long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
+    #[arg(short, long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          help_heading = headings::RUNNING)]
     pub(crate) jobs: Option<JobCount>,
 
     /// Share job slots with make, ninja and cargo [default: join, or off with -j]
@@ -90,11 +92,13 @@ pub(crate) struct BatchOptions {
     pub(crate) retries: u32,
 
     /// Retry only after these failures
-    #[arg(long, value_name = "CLASS,...", value_parser = failures(), value_delimiter = ',', help_heading = headings::RUNNING)]
+    #[arg(long, value_name = "CLASS,...", value_parser = failures(), value_delimiter = ',',
+          help_heading = headings::RUNNING)]
     pub(crate) retry_on: Vec<Failure>,
 
     /// Wait DUR before the first retry; the delay doubles with each further one
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "1s", help_heading = headings::RUNNING)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "1s",
+          help_heading = headings::RUNNING)]
     pub(crate) retry_delay: Span,
 
     /// Reserve for a job without mem the memory that it has used in LOG
@@ -111,8 +115,8 @@ pub(crate) struct BatchOptions {
 
     /// Run the jobs on a node that CMD connects to (repeatable)
     ///
-    /// CMD connects its stdin and stdout to a shell on the node: 'ssh host', 'docker exec -i c', 'kubectl exec -i pod --'. A copy of
-    /// pipewright is kept in the cache folder of the node. With --jobs, each node runs N jobs at once.
+    /// CMD connects its stdin and stdout to a shell on the node: 'ssh host', 'docker exec -i c', 'kubectl exec -i pod
+    /// --'. A copy of pipewright is kept in the cache folder of the node. With --jobs, each node runs N jobs at once.
     #[arg(long, value_name = "CMD", value_hint = ValueHint::CommandString, help_heading = headings::NODES)]
     pub(crate) via: Vec<OsString>,
 
@@ -141,8 +145,8 @@ pub(crate) struct BatchOptions {
     pub(crate) slurm_stdio: bool,
 
     /// Interface or address at which nodes connect [default: that of the network of the engine]
-    #[arg(long, value_name = "NAME|ADDR", value_hint = ValueHint::Other, requires = "on", conflicts_with = "slurm_stdio",
-          help_heading = headings::NODES)]
+    #[arg(long, value_name = "NAME|ADDR", value_hint = ValueHint::Other, requires = "on",
+          conflicts_with = "slurm_stdio", help_heading = headings::NODES)]
     pub(crate) listen: Option<String>,
 
     /// Path of pipewright on the nodes; nothing is copied there
@@ -154,20 +158,23 @@ pub(crate) struct BatchOptions {
     pub(crate) max_lost: u32,
 
     /// Stop a job after DUR
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          help_heading = headings::LIMITS)]
     pub(crate) timeout: Option<Span>,
 
     /// Stop a job after DUR without output
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          help_heading = headings::LIMITS)]
     pub(crate) idle_timeout: Option<Span>,
 
     /// Stop the whole batch after DUR
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          help_heading = headings::LIMITS)]
     pub(crate) batch_timeout: Option<Span>,
 
     /// Stop a job once its stdout or stderr exceeds BYTES
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = parse_bytes,
-          help_heading = headings::LIMITS)]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          value_parser = parse_bytes, help_heading = headings::LIMITS)]
     pub(crate) limit: Option<usize>,
 
     /// Start no more jobs after the first failure
@@ -235,12 +242,13 @@ pub(crate) struct BatchOptions {
     /// Write the files of --output-dir on the nodes
     ///
     /// The directory has to be on a file system that this machine and the nodes share. No output is printed.
-    #[arg(long, requires = "output_dir", conflicts_with_all = ["keep_order", "line_buffer", "tag"], help_heading = headings::NODES)]
+    #[arg(long, requires = "output_dir", conflicts_with_all = ["keep_order", "line_buffer", "tag"],
+          help_heading = headings::NODES)]
     pub(crate) output_on_nodes: bool,
 
     /// Keep only the first BYTES of each stream of a job
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = parse_bytes,
-          help_heading = headings::OUTPUT)]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          value_parser = parse_bytes, help_heading = headings::OUTPUT)]
     pub(crate) max_output: Option<usize>,
 
     /// Print no output of jobs
@@ -480,7 +488,8 @@ pub(crate) struct JobsOptions {
     pub(crate) state: Option<LoggedState>,
 
     /// List the N slowest attempts, slowest first
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LISTING)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          help_heading = headings::LISTING)]
     pub(crate) slowest: Option<u32>,
 
     /// List the attempts that end from now on, until the batch is over
@@ -488,7 +497,8 @@ pub(crate) struct JobsOptions {
     pub(crate) follow: bool,
 
     /// Print counts and runs only
-    #[arg(long, conflicts_with_all = ["failed", "state", "slowest", "json", "follow"], help_heading = headings::LISTING)]
+    #[arg(long, conflicts_with_all = ["failed", "state", "slowest", "json", "follow"],
+          help_heading = headings::LISTING)]
     pub(crate) summary: bool,
 
     /// Print a JSON object for each job

@@ -50,8 +50,8 @@ pub(crate) struct RunOptions {
 
     /// Start in a new session, print the pid and exit
     #[arg(long, help_heading = headings::STOPPING, conflicts_with_all = [
-        "timeout", "idle_timeout", "total_timeout", "capture", "tail", "tee", "limit", "retries", "contain", "report", "json",
-        "pty", "memory", "swap", "cpus", "pids",
+        "timeout", "idle_timeout", "total_timeout", "capture", "tail", "tee", "limit", "retries", "contain", "report",
+        "json", "pty", "memory", "swap", "cpus", "pids",
     ])]
     pub(crate) detach: bool,
 
@@ -77,8 +77,8 @@ pub(crate) struct RunOptions {
 
     /// Run on a terminal of its own, as for a person: colours, prompts, no buffering
     ///
-    /// stdout is the terminal, with stderr in it unless --stderr is given. If stdin is a terminal, the command reads its
-    /// keys; otherwise it reads stdin itself.
+    /// stdout is the terminal, with stderr in it unless --stderr is given. If stdin is a terminal, the command reads
+    /// its keys; otherwise it reads stdin itself.
     #[arg(long, help_heading = headings::OUTPUT)]
     pub(crate) pty: bool,
 
@@ -175,16 +175,18 @@ pub(crate) struct CommonOptions {
     /// Stop after DUR
     ///
     /// 0 means no timeout.
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          help_heading = headings::LIMITS)]
     pub(crate) timeout: Option<Span>,
 
     /// Stop after DUR without output (implies --tee)
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          help_heading = headings::LIMITS)]
     pub(crate) idle_timeout: Option<Span>,
 
     /// Stop once stdout or stderr exceeds BYTES (implies --tee)
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = parse_bytes,
-          help_heading = headings::LIMITS)]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          value_parser = parse_bytes, help_heading = headings::LIMITS)]
     pub(crate) limit: Option<usize>,
 
     /// Signal that requests a stop
@@ -195,8 +197,8 @@ pub(crate) struct CommonOptions {
     pub(crate) stop_signal: Signal,
 
     /// Time between the stop signal and SIGKILL
-    #[arg(short, long, alias = "kill-after", value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other,
-          default_value = "5s", help_heading = headings::STOPPING)]
+    #[arg(short, long, alias = "kill-after", value_name = "DUR", allow_hyphen_values = true,
+          value_hint = ValueHint::Other, default_value = "5s", help_heading = headings::STOPPING)]
     pub(crate) kill_grace: Span,
 
     /// Exit with the status of the command, even if it was stopped
@@ -310,8 +312,8 @@ pub(crate) struct RetryOptions {
     /// Retry only after these failures
     ///
     /// A list of code, timeout, signal, limit, start and exit codes, as in timeout,75. By default all but start.
-    #[arg(long, value_name = "FAILURE,...", value_hint = ValueHint::Other, value_delimiter = ',', hide_short_help = true,
-          help_heading = headings::RETRIES)]
+    #[arg(long, value_name = "FAILURE,...", value_hint = ValueHint::Other, value_delimiter = ',',
+          hide_short_help = true, help_heading = headings::RETRIES)]
     pub(crate) retry_on: Vec<RetryOn>,
 
     /// Wait DUR before each retry
@@ -324,15 +326,15 @@ pub(crate) struct RetryOptions {
     retry_backoff: bool,
 
     /// Longest delay with --retry-backoff
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "5m", requires = "retry_backoff",
-          hide_short_help = true,
-          help_heading = headings::RETRIES)]
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "5m",
+          requires = "retry_backoff", hide_short_help = true, help_heading = headings::RETRIES)]
     retry_max_delay: Span,
 
     /// Stop after DUR in all, with all attempts and delays
     ///
     /// --timeout applies to each attempt.
-    #[arg(long, hide_short_help = true, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, help_heading = headings::RETRIES)]
+    #[arg(long, hide_short_help = true, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          help_heading = headings::RETRIES)]
     pub(crate) total_timeout: Option<Span>,
 }
 
@@ -382,8 +384,8 @@ impl FromStr for RetryOn {
 pub(crate) struct ResourceOptions {
     /// Limit the memory of all processes together
     ///
-    /// If they need more, the kernel kills one of them, and the exit code is 124. `pipewright doctor` says whether limits
-    /// can be had here, and what would help.
+    /// If they need more, the kernel kills one of them, and the exit code is 124. `pipewright doctor` says whether
+    /// limits can be had here, and what would help.
     #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = parse_some_bytes,
           help_heading = headings::LIMITS)]
     pub(crate) memory: Option<usize>,
@@ -444,7 +446,8 @@ fn parse_processors(text: &str) -> Result<f64, String> {
 
 /// Options of `pipe`.
 #[derive(Debug, Args)]
-#[command(override_usage = "pipewright pipe [OPTIONS] [--] ['<' FILE] <CMD> [ARGS]... ['|' <CMD> [ARGS]...]... ['>' FILE]",
+#[command(override_usage = "pipewright pipe [OPTIONS] [--] ['<' FILE] <CMD> [ARGS]... \
+['|' <CMD> [ARGS]...]... ['>' FILE]",
 after_long_help = concat!(
     "Quote the operators for the shell: '|' between commands, '<' FILE before the first command, and\n",
     "'>' FILE or '>>' FILE (append) after the last. To pass such a word as an argument, put a\n",
@@ -514,7 +517,8 @@ pub(crate) struct TimeoutOptions {
     pub(crate) foreground: bool,
 
     /// Send KILL if the command still runs DUR after the first signal
-    #[arg(short, long, value_name = "DUR", value_hint = ValueHint::Other, allow_hyphen_values = true, value_parser = parse_wait)]
+    #[arg(short, long, value_name = "DUR", value_hint = ValueHint::Other, allow_hyphen_values = true,
+          value_parser = parse_wait)]
     pub(crate) kill_after: Option<Wait>,
 
     /// Exit with the status of the command, even if it times out

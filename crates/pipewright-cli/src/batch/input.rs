@@ -119,8 +119,8 @@ fn hint_at_terminal(options: &BatchOptions) {
 const FORMS: &str =
     "write --resume [OPTIONS] LOG [OPTIONS], or --log LOG --resume with the command and the input";
 
-/// Returns the log, if the options mean this form: `--resume` without `--log`, and the log as the only argument. A command is
-/// never taken for a log, nor a log for a command, because the other form has `--log`.
+/// Returns the log, if the options mean this form: `--resume` without `--log`, and the log as the only argument. A
+/// command is never taken for a log, nor a log for a command, because the other form has `--log`.
 pub(super) fn resumed_log(options: &BatchOptions) -> Result<Option<PathBuf>, Failure> {
     if !options.resume || options.log.is_some() {
         return Ok(None);

@@ -172,8 +172,8 @@ fn dry_run(jobs: input::AllJobs) -> Result<i32, Failure> {
 /// Time for a start in progress, when a signal arrives. One that takes longer is stuck, as at a FIFO that nobody opens.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
-/// The time that a batch that was stopped has to write the rest of its output, which has 5 s of it, and its reports. Their
-/// readers may stand still.
+/// The time that a batch that was stopped has to write the rest of its output, which has 5 s of it, and its reports.
+/// Their readers may stand still.
 const STOPPED_CLOSES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The time that a batch has to end after a second signal, whatever does not answer.
@@ -203,8 +203,8 @@ struct State {
 }
 
 impl Interrupt {
-    /// Catches signals. Call it before other threads start: the kernel would give a signal to one that does not block it, and
-    /// it would kill this process. A signal before [`Self::control`] ends this process, as no job runs.
+    /// Catches signals. Call it before other threads start: the kernel would give a signal to one that does not block
+    /// it, and it would kill this process. A signal before [`Self::control`] ends this process, as no job runs.
     fn catch() -> io::Result<Interrupt> {
         let caught = CaughtSignals::new(&[Signal::INT, Signal::TERM, Signal::HUP])?;
         let state = Arc::new(State::default());
@@ -233,7 +233,8 @@ impl Interrupt {
         }
     }
 
-    /// Records that no job runs any more. A signal then ends this process: what reads its output may have stopped to read.
+    /// Records that no job runs any more. A signal then ends this process: what reads its output may have stopped to
+    /// read.
     fn closing(&self) {
         self.state.is_closing.store(true, Ordering::SeqCst);
         if let (true, Some(&signal)) =

@@ -74,7 +74,8 @@ fn add_test(page: &mut String, test: &TestReport) {
     let verdict = measured.verdict;
     let _ = writeln!(
         page,
-        "<section class=\"test\">\n<h2>{name} <b class=\"verdict-mark {}\">{verdict}</b></h2>\n<div class=\"columns\">\n<div>",
+        "<section class=\"test\">\n<h2>{name} <b class=\"verdict-mark {}\">{verdict}</b></h2>\n\
+         <div class=\"columns\">\n<div>",
         verdict.name(),
     );
     draw_times(page, measured);
@@ -105,14 +106,16 @@ h1,.what{overflow-wrap:anywhere}
 .verdict-mark{font-weight:600;color:var(--faint);white-space:nowrap}
 .asynchronous,.cached{color:var(--c2)}
 .partly,.workers,.blocked{color:var(--c1)}
-.bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:6px 10px;align-items:center;margin:12px 0 4px;font-size:14px}
+.bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:6px 10px;align-items:center;
+margin:12px 0 4px;font-size:14px}
 .bars .num{font-variant-numeric:tabular-nums;text-align:right}
 .track{display:flex;height:16px;border-radius:2px;overflow:hidden;background:var(--raised)}
 .track i{display:block;min-width:1px}
 .track .busy{background:var(--c1)}
 .track .done{background:var(--c0)}
 .free{color:var(--faint)}
-.legend{display:flex;flex-wrap:wrap;gap:2px 14px;margin:4px 0;padding:0;list-style:none;font-size:13px;color:var(--faint)}
+.legend{display:flex;flex-wrap:wrap;gap:2px 14px;margin:4px 0;padding:0;list-style:none;
+font-size:13px;color:var(--faint)}
 .legend i{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:5px}
 .inline_cached{background:var(--c5)}
 .async_device{background:var(--c2)}
@@ -128,8 +131,8 @@ small{color:var(--faint)}
 @media(max-width:640px){.columns{grid-template-columns:1fr}}
 ";
 
-/// Draws the time in which the requests were queued above that in which they were completed: the caller was busy during the
-/// first, and free during the rest of the second. The sentences below say the same.
+/// Draws the time in which the requests were queued above that in which they were completed: the caller was busy during
+/// the first, and free during the rest of the second. The sentences below say the same.
 fn draw_times(page: &mut String, measured: &Measured) {
     let (queued, completed) = (measured.queued.as_secs_f64(), measured.completed.as_secs_f64());
     let busy = (1.0 - measured.free_share()) * 100.0;
@@ -173,7 +176,8 @@ fn draw_classes(page: &mut String, measured: &Measured) {
 /// Adds the table.
 fn add_table(page: &mut String, report: &Report) {
     page.push_str(
-        "<div class=\"scroll\"><table class=\"figures\">\n<thead><tr><th>test</th><th>queued</th><th>completed</th><th>free</th>\
+        "<div class=\"scroll\"><table class=\"figures\">\n<thead><tr><th>test</th><th>queued</th>\
+         <th>completed</th><th>free</th>\
          <th>out of order</th><th>verdict</th><th>classes</th></tr></thead>\n<tbody>\n",
     );
     for test in &report.tests {

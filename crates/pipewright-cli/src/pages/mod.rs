@@ -29,8 +29,9 @@ pub(crate) fn man(names: &[String]) -> Result<i32, Failure> {
     Ok(crate::exit_code::SUCCESS)
 }
 
-/// Returns the script of clap, and below it the completion of the command after the options: clap does not know how a shell
-/// completes another program's command line, and each shell has a way of its own, in the scripts beside this file.
+/// Returns the script of clap, and below it the completion of the command after the options: clap does not know how a
+/// shell completes another program's command line, and each shell has a way of its own, in the scripts beside this
+/// file.
 fn completion_script(shell: Shell) -> Result<String, Failure> {
     let mut command = Args::command();
     let mut script = Vec::new();

@@ -105,7 +105,8 @@ fn set_terminal_streams(command: &mut Command, options: &RunOptions) {
     }
 }
 
-/// Returns the destination of the terminal's output: a file, stdout, or a closure that records it, shows it or keeps it.
+/// Returns the destination of the terminal's output: a file, stdout, or a closure that records it, shows it or keeps
+/// it.
 pub(super) fn watched_terminal(
     options: &RunOptions,
     record: Option<impl FnMut(&[u8]) + Send + 'static>,
@@ -275,7 +276,8 @@ fn is_one_file(one: &Path, other: &Path) -> bool {
     is_file && file::is_same(one, other).unwrap_or(false)
 }
 
-/// The marks of `--prefix` and `--timestamps`, at the start of each line of a stream that arrives in pieces of any length.
+/// The marks of `--prefix` and `--timestamps`, at the start of each line of a stream that arrives in pieces of any
+/// length.
 #[derive(Debug)]
 struct LineMarks {
     prefix: String,
@@ -362,9 +364,9 @@ pub(crate) fn split_variable(variable: &OsStr) -> Result<(OsString, OsString), F
 /// The most bytes of a file of variables. More than that fits into no environment.
 const MOST_FILE_BYTES: u64 = 4 << 20;
 
-/// Reads the variables of a file: `K=V` in each line, up to its end, without quotes, as `docker run --env-file` does. Empty lines and
-/// those that start with `#` are skipped, and so are a byte-order mark and the word `export`. A name alone takes the value that this
-/// process has, if it has one.
+/// Reads the variables of a file: `K=V` in each line, up to its end, without quotes, as `docker run --env-file` does.
+/// Empty lines and those that start with `#` are skipped, and so are a byte-order mark and the word `export`. A name
+/// alone takes the value that this process has, if it has one.
 fn read_file(path: &Path) -> Result<Vec<(OsString, OsString)>, Failure> {
     let shown = Quoted(path.as_os_str());
     let mut text = Vec::new();

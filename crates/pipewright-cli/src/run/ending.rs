@@ -73,8 +73,8 @@ impl Retries<'_> {
         };
         match result {
             Ok(capture) => match capture.outcome {
-                // An interrupt also ends the retries. A command in its own group gets it alone, and so its status has to be
-                // checked.
+                // An interrupt also ends the retries. A command in its own group gets it alone, and so its status has
+                // to be checked.
                 Outcome::Cancelled => false,
                 _ if capture.status.terminating_signal() == Some(Signal::INT) => false,
                 Outcome::TimedOut | Outcome::IdleTimedOut => is_chosen(RetryOn::Timeout),
@@ -148,8 +148,8 @@ pub(crate) fn about_end<T>(
     })
 }
 
-/// Returns true if a process that outlives the command keeps running, and so loses its later output. Otherwise it has been
-/// killed, and the report counts it: nothing more would have come.
+/// Returns true if a process that outlives the command keeps running, and so loses its later output. Otherwise it has
+/// been killed, and the report counts it: nothing more would have come.
 fn lives_on(containment: Containment) -> bool {
     matches!(containment, Containment::None | Containment::Group)
 }

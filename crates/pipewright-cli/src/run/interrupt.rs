@@ -31,8 +31,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 pub(crate) enum Followed {
     /// It stops.
     Nothing,
-    /// It stops only after the command has. Otherwise the shell would take the terminal back while the command may still read
-    /// from it, and the command would take input meant for the shell.
+    /// It stops only after the command has. Otherwise the shell would take the terminal back while the command may
+    /// still read from it, and the command would take input meant for the shell.
     Command,
     /// It stops after the modes of the terminal have been restored.
     Terminal(Arc<TerminalStops>),
@@ -60,11 +60,11 @@ struct State {
 }
 
 impl Interrupt {
-    /// Catches signals, which then no longer kill this process. A stop signal cancels the token, and the command gets that
-    /// signal in place of the configured one. Other signals are forwarded.
+    /// Catches signals, which then no longer kill this process. A stop signal cancels the token, and the command gets
+    /// that signal in place of the configured one. Other signals are forwarded.
     ///
-    /// `shares_terminal`: the command is in the process group of the tool, and gets the signals of the terminal (Ctrl-C)
-    /// itself. It may handle them in its own way, as an editor does.
+    /// `shares_terminal`: the command is in the process group of the tool, and gets the signals of the terminal
+    /// (Ctrl-C) itself. It may handle them in its own way, as an editor does.
     ///
     /// `followed`: see there.
     ///
@@ -118,8 +118,8 @@ impl Interrupt {
         self.state.typed.load(Ordering::SeqCst)
     }
 
-    /// Kills this process by SIGINT if Ctrl-C killed the command, arrived while none ran, or ended the retries. Otherwise
-    /// returns the exit code.
+    /// Kills this process by SIGINT if Ctrl-C killed the command, arrived while none ran, or ended the retries.
+    /// Otherwise returns the exit code.
     ///
     /// A shell ends its loop if SIGINT killed a command, and continues if the command exited, with any code.
     pub(crate) fn end<T>(&self, done: Option<&Captured<T>>, ended_retries: bool, code: i32) -> i32 {
@@ -220,19 +220,21 @@ pub(crate) fn sleep(time: Duration) {
     let _ = wait::any(&mut [], Some(Instant::now() + time));
 }
 
-/// A process in the group of a command. It learns of a Ctrl-C that only this group gets: with `--contain group` the command is
-/// the job in the foreground, and this process is not.
+/// A process in the group of a command. It learns of a Ctrl-C that only this group gets: with `--contain group` the
+/// command is the job in the foreground, and this process is not.
 ///
-/// Nothing tells who has typed, and a command that answers Ctrl-C with an exit code of its own looks like one that has failed. So
-/// a shell waits beside the command, in its group, and is killed by the SIGINT that the command answers. Only an attempt that may
-/// be repeated has one. A Ctrl-C before the shell has joined the group, in the first milliseconds, goes unnoticed.
+/// Nothing tells who has typed, and a command that answers Ctrl-C with an exit code of its own looks like one that has
+/// failed. So a shell waits beside the command, in its group, and is killed by the SIGINT that the command answers.
+/// Only an attempt that may be repeated has one. A Ctrl-C before the shell has joined the group, in the first
+/// milliseconds, goes unnoticed.
 ///
 /// # Drop
 /// Ends it: it reads a pipe, which ends too if this process is killed.
 struct GroupWatch(Child);
 
 impl GroupWatch {
-    /// Joins the group of a command. `None` if the command has ended, or if there is no room: then a Ctrl-C goes unnoticed.
+    /// Joins the group of a command. `None` if the command has ended, or if there is no room: then a Ctrl-C goes
+    /// unnoticed.
     fn start(leader: u32) -> Option<GroupWatch> {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", "read end"]).process_group(i32::try_from(leader).ok()?);
@@ -312,7 +314,8 @@ impl TerminalStops {
         Slot::Event(&self.wake)
     }
 
-    /// Handles the event, after `restore`: stops this process if that was asked for. Returns when it has been continued.
+    /// Handles the event, after `restore`: stops this process if that was asked for. Returns when it has been
+    /// continued.
     pub(super) fn take(&self, restore: impl FnOnce()) {
         self.wake.lower();
         if self.is_asked.swap(false, Ordering::SeqCst) {

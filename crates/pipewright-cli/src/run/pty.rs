@@ -35,8 +35,8 @@ const TYPED_BYTES: usize = 4 << 10;
 pub(super) struct TerminalRun {
     /// True if the keys of this process's terminal are typed at it.
     types: bool,
-    /// True if stdout is a terminal, whose size the command's follows. Otherwise nothing here holds the command's: it hangs up
-    /// once its output cannot be passed on.
+    /// True if stdout is a terminal, whose size the command's follows. Otherwise nothing here holds the command's: it
+    /// hangs up once its output cannot be passed on.
     shows: bool,
     stops: Option<Arc<TerminalStops>>,
     recording: Option<Recording>,

@@ -291,7 +291,8 @@ impl TreeReport {
     }
 }
 
-/// The destination of a report. It is opened before the command runs, so that a report that cannot be written costs no run.
+/// The destination of a report. It is opened before the command runs, so that a report that cannot be written costs no
+/// run.
 #[derive(Debug)]
 pub(crate) enum ReportTarget {
     Stdout,
@@ -335,8 +336,8 @@ impl ReportTarget {
         Ok(Some(ReportTarget::File(path.to_owned(), options.private)))
     }
 
-    /// Writes the report on one line. Returns the exit code: 125 if the report cannot be written. A reader that has gone is
-    /// no failure.
+    /// Writes the report on one line. Returns the exit code: 125 if the report cannot be written. A reader that has
+    /// gone is no failure.
     pub(crate) fn write_or_fail(self, report: &impl Serialize, code: i32) -> i32 {
         match self.write(report) {
             Ok(()) => code,
