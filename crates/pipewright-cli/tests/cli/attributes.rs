@@ -1,7 +1,6 @@
 //! Everything that a command starts with, and the marks in its output.
 
-use super::place::Place;
-use super::{err, out, pace, pipewright, run_sh};
+use super::{Place, err, out, pace, pipewright, run_sh};
 
 #[test]
 fn a_variable_without_a_value_is_passed_on() {

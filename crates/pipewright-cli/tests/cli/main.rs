@@ -27,11 +27,9 @@ mod memory;
 mod messages;
 #[cfg(target_os = "linux")]
 mod nodes;
-mod pace;
 mod pages;
 #[cfg(unix)]
 mod pipe;
-mod place;
 #[cfg(unix)]
 mod pty;
 #[cfg(target_os = "linux")]
@@ -44,6 +42,7 @@ mod report;
 mod retries;
 #[cfg(unix)]
 mod run;
+mod shared;
 #[cfg(unix)]
 mod signals;
 // A build with test hooks contains a runtime of tokio, and its logarithms: the gate looks at the build of the README.
@@ -71,6 +70,10 @@ mod windows;
 #[cfg(unix)]
 use std::process::Child;
 use std::process::{Command, Output, Stdio};
+
+use shared::{Place, pace};
+#[cfg(unix)]
+use shared::{random, sorted, watchdog::Watchdog};
 
 /// Returns the tool with arguments, not yet started.
 fn pipewright(args: &[&str]) -> Command {

@@ -3,8 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::place::Place;
-use super::{err, pipewright};
+use super::{Place, err, pipewright};
 
 #[test]
 fn a_wrong_value_is_an_error_about_the_value() {

@@ -1,7 +1,6 @@
 //! Redirects: files, and names that are none.
 
-use super::place::Place;
-use super::{err, out};
+use super::{Place, err, out};
 
 #[test]
 fn inherit_null_and_a_dash_are_no_files() {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use super::place::Place;
+use super::Place;
 use super::terminal::{CTRL_C, Shell};
 use super::trees::{MARK, mark, marked, until};
 use super::{pace, with_default_stop_signals};

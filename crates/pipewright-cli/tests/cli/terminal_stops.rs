@@ -4,10 +4,9 @@ use std::process::Command;
 
 use rustix::termios::{LocalModes, OutputModes, Winsize, tcgetattr, tcsetwinsize};
 
-use super::is_running;
-use super::place::Place;
 use super::terminal::Shell;
 use super::trees::until;
+use super::{Place, is_running};
 
 /// Shows no key, and then what was typed and the size.
 const ASKS: &str = "sh -c 'stty -echo; echo u\"\"p; read x; echo got $x; stty size'";

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Output};
 
-use super::place::Place;
+use super::Place;
 use super::trees::until;
 use super::{err, is_running, out, pace, pipewright};
 

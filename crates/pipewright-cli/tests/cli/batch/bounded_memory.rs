@@ -9,8 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::super::trees::until;
-use super::random;
-use super::watchdog::Watchdog;
+use super::super::{Watchdog, random};
 use super::{Place, pace};
 
 const JOBS: usize = 20_000;

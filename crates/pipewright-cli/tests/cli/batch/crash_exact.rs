@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::super::Watchdog;
+use super::super::random::{self, Random};
 use super::super::trees::{MARK, mark, marked, named_below, until};
-use super::random::{self, Random};
-use super::watchdog::Watchdog;
 use super::{Place, pace, version};
 
 const KILLS: u64 = 40;

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::watchdog::Watchdog;
+use super::super::Watchdog;
 use super::{Place, err, pace};
 
 /// Is set in the processes that may mount.

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::process::Output;
 
+use super::super::Watchdog;
+use super::super::random::{self, Random};
 use super::equals_xargs::each;
-use super::random::{self, Random};
-use super::watchdog::Watchdog;
 use super::{Place, err, version};
 
 const SEED: u64 = 1;

@@ -7,8 +7,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
-use super::random::{self, Random};
-use super::watchdog::Watchdog;
+use super::super::Watchdog;
+use super::super::random::{self, Random};
 use super::{Place, pace, version};
 
 const SEED: u64 = 1;

@@ -1,6 +1,6 @@
 //! The identity of a job: what it does, and how many equal ones came before it. Never its position.
 
-use super::random::{Random, seed};
+use super::super::random::{Random, seed};
 use super::{Place, err, out};
 
 /// Appends its argument to a file.

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 
+use super::super::Watchdog;
 use super::super::trees::until;
-use super::watchdog::Watchdog;
 use super::{Place, err, out, pace};
 
 fn kill(pid: u32, signal: &str) {

@@ -23,7 +23,6 @@
 //! | `jobserver.rs` | slots that are shared with make, cargo and ninja |
 //! | `memory.rs` | the memory of jobs |
 //! | `looking.rs` | `jobs`, the reports, and the bar |
-//! | `random.rs`, `watchdog.rs` | random numbers from a seed, and the end of a test that hangs |
 
 mod bounded_memory;
 mod codes;
@@ -50,16 +49,13 @@ mod one_writer;
 mod other_users;
 mod output;
 mod output_is_whole;
-pub(super) mod random;
 mod refuses_bad_input;
 mod signals;
-pub(super) mod watchdog;
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
-use super::place::{Place, sorted};
-use super::{err, out, pace};
+use super::{Place, err, out, pace, sorted};
 
 impl Place {
     /// Runs `batch` without messages, and with this input.

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Read as _;
 use std::process::{Child, Command, Output, Stdio};
 
+use super::super::Watchdog;
 use super::super::trees::until;
-use super::watchdog::Watchdog;
 use super::{Place, err, out, pace};
 
 /// Makes a named pipe that nobody else opens.

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::random::{Random, seed};
-use super::watchdog::Watchdog;
+use super::super::Watchdog;
+use super::super::random::{Random, seed};
 use super::{Place, err, out, pace, sorted};
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::process::Stdio;
 
+use super::super::Watchdog;
 use super::super::trees::until;
-use super::watchdog::Watchdog;
 use super::{Place, err, refused};
 
 #[test]

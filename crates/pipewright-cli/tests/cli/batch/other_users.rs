@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::super::Watchdog;
 use super::super::trees::until;
-use super::watchdog::Watchdog;
 use super::{Place, err, out, pace};
 
 const USER: u32 = 54_321;

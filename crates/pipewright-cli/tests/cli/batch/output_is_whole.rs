@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use super::watchdog::Watchdog;
+use super::super::Watchdog;
 use super::{Place, err, out};
 
 /// Prints three lines slowly enough that jobs would mix them.

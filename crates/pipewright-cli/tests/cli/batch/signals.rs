@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
+use super::super::Watchdog;
 use super::super::terminal::{CTRL_C, Shell};
 use super::super::trees::{MARK, mark, marked, until};
 use super::super::{send_signal, with_default_stop_signals};
-use super::watchdog::Watchdog;
 use super::{Place, err, pace};
 
 /// Returns a batch of a shell script with these values, two at once and with a log. Its processes are marked with the name.

@@ -5,7 +5,7 @@
 
 use std::process::{Child, Stdio};
 
-use super::super::batch::random::{self, Random};
+use super::super::random::{self, Random};
 use super::*;
 
 const KILLS: u64 = 8;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::super::batch::random;
+use super::super::random;
 use super::network::Network;
 use super::ssh::Sshd;
 use super::*;

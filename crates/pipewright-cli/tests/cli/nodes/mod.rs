@@ -27,10 +27,9 @@ mod via;
 
 use std::process::Command;
 
-use super::batch::watchdog::Watchdog;
-use super::place::{Place, sorted};
+use super::Watchdog;
 use super::trees::{MARK, mark, marked, until};
-use super::{err, out, pace};
+use super::{Place, err, out, pace, sorted};
 
 const TOOL: &str = env!("CARGO_BIN_EXE_pipewright");
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::super::batch::random::{self, Random};
+use super::super::random::{self, Random};
 use super::slurm::{Cluster, on_slurm, until_released};
 use super::ssh::Sshd;
 use super::via::ends;

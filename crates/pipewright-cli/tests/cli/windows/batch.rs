@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::process::{Child, Stdio};
 
-use super::super::place::Place;
+use super::super::Place;
 use super::{err, is_free, out, until};
 
 fn start(place: &Place, args: &[&str]) -> Child {
