@@ -89,7 +89,7 @@ all_async() { PIPEWRIGHT_FORCE=async net --test process; }
 cell "the suite of processes through the async verbs: all rounds" all_async
 cell "workers that do anything: the long run" net --test peers
 cell "random children beside what they write: 100,000 cases" net --test beside
-batches() { PIPEWRIGHT_TEST_SEED=$(date +%s) PIPEWRIGHT_TEST_BATCHES=5000 tests --test cli -- equals_; }
+batches() { PIPEWRIGHT_TEST_SEED=$(date +%s) PIPEWRIGHT_TEST_BATCHES=5000 tests --test cli -- equals::; }
 cell "random batches beside xargs, GNU parallel and make: 5,000 each" batches
 # The tool is one of its scenarios. Those of Python are in ci/python.sh net.
 faults() { bash ci/with-hooks.sh build --locked --workspace --bins && net --test faults; }

@@ -1,6 +1,10 @@
-//! Everything that a command starts with, and the marks in its output.
+//! Everything that a command starts with: its attributes, marks, closed streams, and the limits of its resources.
 
-use super::{Place, err, out, pace, pipewright, run_sh};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::{Place, err, out, pace, pipewright, run_sh};
 
 #[test]
 fn a_variable_without_a_value_is_passed_on() {
@@ -176,4 +180,165 @@ fn a_report_goes_to_a_file_descriptor() {
         "{}",
         err(&output)
     );
+}
+
+/// Runs a script in which `PW` is the tool.
+fn sh(script: &str) -> Output {
+    let tool = env!("CARGO_BIN_EXE_pipewright");
+    Command::new("sh").args(["-c", &script.replace("PW", tool)]).output().unwrap()
+}
+
+const BAD_DESCRIPTOR: &str = "Bad file descriptor (os error 9)\n";
+
+/// The command behaves as without the tool: it finds the stream closed, and fails.
+#[test]
+fn a_closed_stream_is_closed_for_the_command_too() {
+    for (command, redirect) in
+        [("/bin/echo hi", ">&-"), ("cat", "<&-"), ("ls /no/such", "2>&-"), ("true", "<&- >&- 2>&-")]
+    {
+        let alone = sh(&format!("{command} {redirect}"));
+        for tool in [
+            "PW run --",
+            "PW run --contain none --",
+            "PW run --contain group --",
+            "PW pipe --",
+            "PW pipe --contain none --",
+        ] {
+            let output = sh(&format!("{tool} {command} {redirect}"));
+            assert_eq!(output, alone, "{tool} {command} {redirect}");
+        }
+    }
+}
+
+#[test]
+fn output_for_a_closed_stdout_is_an_error() {
+    let script = "PW batch --quiet -- echo ::: hi >&-";
+    let output = sh(script);
+    assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+    assert!(err(&output).ends_with(BAD_DESCRIPTOR), "{}", err(&output));
+    for command in [
+        "run --tee -- echo hi",
+        "run --capture -- sh -c 'echo hi; exit 3'",
+        "run --json -- true",
+        "pipe --limit 10 -- echo hi",
+        "batch --dry-run -- echo ::: hi",
+        "handles",
+        "doctor",
+        "--help",
+        "--version",
+        "man",
+        "completions bash",
+    ] {
+        let output = sh(&format!("PW {command} >&-"));
+        assert_eq!(output.status.code(), Some(125), "{command}: {}", err(&output));
+        let first = err(&output).lines().next().unwrap_or_default();
+        assert!(first.contains("Bad file descriptor (os error 9)"), "{command}: {}", err(&output));
+    }
+    // Nothing was to be printed.
+    let output = sh("PW batch --quiet -- true ::: hi >&-");
+    assert_eq!((err(&output), output.status.code()), ("", Some(0)));
+}
+
+#[test]
+fn a_batch_that_cannot_read_its_input_is_an_error() {
+    let output = sh("PW batch --quiet -- echo <&-");
+    assert_eq!((out(&output), output.status.code()), ("", Some(125)));
+    assert!(err(&output).ends_with(BAD_DESCRIPTOR), "{}", err(&output));
+}
+
+#[test]
+fn a_closed_stream_is_not_listed_as_inherited() {
+    let output = sh("PW handles <&- 2>&-");
+    let numbers: Vec<_> =
+        out(&output).lines().filter_map(|line| line.split_whitespace().next()).collect();
+    // The harness may have left others open.
+    let standard: Vec<_> =
+        numbers.into_iter().filter(|number| *number < "3").filter(|it| it.len() == 1).collect();
+    assert_eq!(standard, ["1"]);
+    let output = sh("PW run -- PW handles <&-");
+    assert!(!out(&output).contains("    0 "), "{}", out(&output));
+}
+
+/// Allocates 200 MiB: a line without an end, all of which `tail` keeps.
+const ALLOCATES: [&str; 4] = ["head", "-c", "200M", "/dev/zero"];
+
+fn run(words: &[&str]) -> Output {
+    pipewright(&[&["run"], words].concat()).output().unwrap()
+}
+
+/// Returns true, and reports it, if this machine cannot hold a limit on memory.
+fn cannot_limit() -> bool {
+    let tried = run(&["--memory", "64M", "--swap", "0", "--", "true"]);
+    if tried.status.success() {
+        return false;
+    }
+    let reason = err(&tried);
+    assert_eq!(tried.status.code(), Some(125), "{reason}");
+    assert!(reason.contains("memory_max cannot be held: "), "{reason}");
+    pace::skipped(pace::Need::TreeLimits, reason);
+    true
+}
+
+fn hungry() -> String {
+    format!("{} | tail > /dev/null; exit 0", ALLOCATES.join(" "))
+}
+
+#[test]
+fn a_tree_that_needs_more_memory_is_reported_by_message_code_and_report() {
+    if cannot_limit() {
+        return;
+    }
+    let done = run(&["--memory", "16M", "--swap", "0", "--json", "--", "sh", "-c", &hungry()]);
+    assert_eq!(done.status.code(), Some(124), "{}", err(&done));
+    assert!(err(&done).contains(" killed: over its memory limit of 16 MiB"), "{}", err(&done));
+    let report: Value = serde_json::from_str(out(&done)).unwrap();
+    assert_eq!(report["outcome"], "out_of_memory");
+    assert_eq!(report["exit_code"], 0);
+    assert_eq!(report["limits"]["memory_max_bytes"], 16 << 20);
+    assert_eq!(report["limits"]["memory_swap_max_bytes"], 0);
+    assert_eq!(report["out_of_memory"]["limit"], "command");
+    assert_eq!(report["out_of_memory"]["limit_bytes"], 16 << 20);
+    assert!(report["out_of_memory"]["killed"].as_u64() >= Some(1));
+}
+
+#[test]
+fn limits_that_hold_change_nothing_and_are_in_the_report() {
+    if cannot_limit() {
+        return;
+    }
+    let limits = ["--memory", "64M", "--cpus", "1.5", "--pids", "50", "--best-effort"];
+    let done = run(&[&limits[..], &["--json", "--", "sh", "-c", "exit 3"]].concat());
+    assert_eq!(done.status.code(), Some(3), "{}", err(&done));
+    let report: Value = serde_json::from_str(out(&done)).unwrap();
+    assert_eq!(report["limits"]["memory_max_bytes"], 64 << 20);
+    assert_eq!(report["out_of_memory"], Value::Null);
+    assert!(report["tree"].is_object(), "{report}");
+}
+
+#[test]
+fn a_limit_that_cannot_be_meant_is_wrong_usage() {
+    for words in [["--memory", "0"], ["--cpus", "0"], ["--cpus", "many"], ["--pids", "0"]] {
+        let done = run(&[&words[..], &["--", "true"]].concat());
+        assert_eq!(done.status.code(), Some(125), "{words:?}: {}", err(&done));
+    }
+    let done = run(&["--oom-group", "--", "true"]);
+    assert!(err(&done).contains("--memory"), "{}", err(&done));
+}
+
+#[test]
+fn doctor_says_if_limits_can_be_had_and_what_would_help() {
+    let found = pipewright(&["doctor", "--json"]).output().unwrap();
+    let found: Value = serde_json::from_str(out(&found)).unwrap();
+    let facilities = found["facilities"].as_array().unwrap();
+    for name in ["memory limit", "cpu limit", "pids limit"] {
+        let entry = facilities.iter().find(|entry| entry["name"] == name).unwrap();
+        let detail = entry["detail"].as_str().unwrap();
+        match entry["state"].as_str() {
+            Some("available") => assert!(detail.starts_with("cgroup v"), "{detail}"),
+            state => {
+                assert_eq!(state, Some("missing"));
+                assert!(detail.contains(" cannot be held: "), "{detail}");
+            }
+        }
+    }
 }

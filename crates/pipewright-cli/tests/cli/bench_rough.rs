@@ -1,12 +1,16 @@
-//! `bench` under bad conditions: full or closed disks and pipes, and the results and processes left after a kill.
+//! `bench` under bad conditions: full or closed disks and pipes, a kill, threads that cannot be pinned, a terminal.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use super::bench::{TINY, bench};
-use super::trees::{MARK, mark, marked};
-use super::{err, out, pace, pipewright};
+use serde_json::Value;
+
+use crate::bench::{TINY, bench};
+use crate::terminal::{CTRL_C, Shell};
+use crate::trees::{MARK, mark, marked};
+use crate::{err, out, pace, pipewright};
 
 #[test]
 fn bench_disk_reports_a_disk_without_room_for_its_file() {
@@ -82,6 +86,185 @@ fn a_killed_bench_leaves_no_file_and_no_process() {
         // Its children exit with it.
         while !marked(&name).is_empty() {
             assert!(begin.elapsed() < pace::millis(60_000), "{args:?}: a process is left");
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+    }
+}
+
+/// A script that makes the kernel refuse the call to it and its children, and then executes the given program.
+const REFUSE: &str = "
+import ctypes, os, struct, sys
+number = {'x86_64': 203, 'aarch64': 122, 'riscv64': 122}[os.uname().machine]
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)]
+program = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *step) for step in steps))
+class Filter(ctypes.Structure):
+    _fields_ = [('length', ctypes.c_ushort), ('program', ctypes.c_void_p)]
+library = ctypes.CDLL(None)
+assert library.prctl(38, 1, 0, 0, 0) == 0
+filter = Filter(len(steps), ctypes.cast(program, ctypes.c_void_p))
+if library.prctl(22, 2, ctypes.byref(filter), 0, 0) != 0: sys.exit(77)
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+/// Returns the output of `bench`, started by that program; `None`, with a report, if the program cannot do that here.
+fn below(program: &str, words: &[&str], args: &[&str]) -> Option<Output> {
+    let mut command = Command::new(program);
+    command.args(words).arg(pipewright(&[]).get_program()).arg("bench").args(args).args(TINY);
+    match command.output() {
+        Ok(output) if output.status.code() != Some(77) => Some(output),
+        other => {
+            pace::skipped(pace::Need::Program(program), format_args!("{other:?}"));
+            None
+        }
+    }
+}
+
+fn on_one_processor(args: &[&str]) -> Option<Output> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let first = allowed.trim().split([',', '-']).next().unwrap();
+    below("taskset", &["-c", first], args)
+}
+
+fn refused(args: &[&str]) -> Option<Output> {
+    below("python3", &["-c", REFUSE], args)
+}
+
+const PIPES: [&str; 5] = ["pipes", "--blocks", "4k", "--topology", "threads,processes"];
+
+#[track_caller]
+fn report(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", err(output));
+    serde_json::from_str(out(output)).unwrap()
+}
+
+#[track_caller]
+fn warning<'a>(report: &'a Value, kind: &str) -> &'a str {
+    let warnings = report["warnings"].as_array().unwrap();
+    let found = warnings.iter().find(|it| it["kind"] == kind);
+    found.unwrap_or_else(|| panic!("no {kind}: {warnings:?}"))["message"].as_str().unwrap()
+}
+
+/// Returns the pinning of each curve's first cell, and true if that cell was measured.
+fn pins(report: &Value) -> Vec<(&str, bool)> {
+    let charts = report["charts"].as_array().unwrap();
+    let curves = charts.iter().flat_map(|chart| chart["curves"].as_array().unwrap());
+    let measured = |curve: &Value| curve["cells"][0]["median"].as_f64().is_some();
+    curves.map(|curve| (curve["facts"]["pin"].as_str().unwrap(), measured(curve))).collect()
+}
+
+#[track_caller]
+fn is_refused(output: &Output, words: &str) {
+    assert_eq!(output.status.code(), Some(125), "{}", err(output));
+    assert!(err(output).contains(words), "{}", err(output));
+    assert_eq!(err(output).lines().count(), 1, "{}", err(output));
+    assert_eq!(out(output), "");
+}
+
+#[test]
+fn one_processor_is_reported_and_measured() {
+    let Some(output) = on_one_processor(&[&PIPES[..], &["--json"]].concat()) else { return };
+    let measured = report(&output);
+    assert_eq!(measured["machine"]["processors"], 1);
+    assert!(warning(&measured, "one_processor").contains("take turns"));
+    assert_eq!(pins(&measured), [("none", true); 2]);
+    // A requested series that is not possible is an error by itself, and left out beside others.
+    let output = on_one_processor(&[&PIPES[..], &["--pin", "other"]].concat()).unwrap();
+    is_refused(&output, "--pin other: only one processor is available");
+    let pins_wanted = ["--pin", "other,same", "--json"];
+    let measured = report(&on_one_processor(&[&PIPES[..], &pins_wanted].concat()).unwrap());
+    assert_eq!(
+        pins(&measured),
+        [("other", false), ("other", false), ("same", true), ("same", true)]
+    );
+    assert!(warning(&measured, "skipped").contains("only one processor is available"));
+}
+
+#[test]
+fn a_refused_call_is_reported_and_bench_continues() {
+    let Some(output) = refused(&[&PIPES[..], &["--json"]].concat()) else { return };
+    let report = report(&output);
+    assert_eq!(pins(&report), [("none", true); 2]);
+    if report["machine"]["processors"] == 1 {
+        pace::skipped(pace::Need::Processors, "with one processor no other one can be requested");
+        return;
+    }
+    let words = warning(&report, "not_pinned");
+    assert!(words.contains("not pinned to processors: "), "{words}");
+    for part in [words, report["machine"]["not_pinned"].as_str().unwrap()] {
+        assert!(part.contains("cannot pin a thread to processor "), "{part}");
+        assert!(part.contains("Operation not permitted"), "{part}");
+    }
+    for benchmark in [&PIPES[..], &["ipc", "--blocks", "4k"]] {
+        let output = refused(&[benchmark, &["--pin", "same"]].concat()).unwrap();
+        is_refused(&output, "--pin same: cannot pin a thread to processor ");
+    }
+}
+
+#[test]
+fn nothing_is_wider_than_a_narrow_terminal() {
+    let Some(mut shell) = Shell::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = "$PW bench pipes --blocks 64,4k --pin none --color never --time 40ms --series 5; echo code=$?";
+    fs::write(dir.path().join("b"), script).unwrap();
+    shell.types(&format!("cd {}; stty cols 40; echo rea''dy\n", dir.path().display()));
+    shell.shows("ready");
+    shell.types(". ./b\n");
+    shell.shows(". ./b\r\n");
+    let shown = shell.shows("code=0");
+    assert!(shown.contains("series 1 of 5 ━") || shown.contains("series 1 of 5 ─"), "{shown:?}");
+    assert!(shown.contains("best at"), "{shown:?}");
+    for line in shown.split(['\r', '\n']) {
+        assert!(line.chars().count() <= 40, "{line:?}");
+    }
+}
+
+/// Returns the names of the tool's shared memory objects, of any process.
+fn named_memory() -> Vec<String> {
+    let names = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.contains("pipewright")).collect()
+}
+
+fn saved(path: &Path) -> Option<Value> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+#[test]
+fn ctrl_c_saves_the_results_and_leaves_nothing() {
+    let Some(mut shell) = Shell::start() else { return };
+    // Leaves out cells that take seconds, because the current one is finished first.
+    let all = "all --only ipc-round-trip,disk-depth,spawn,capture-lines";
+    for args in ["disk . --blocks 4k", "ipc --blocks 4k", all] {
+        let dir = tempfile::tempdir().unwrap();
+        let name = format!("bench-ctrl-c-{}", args.len());
+        let report = dir.path().join("report.json");
+        let before = named_memory();
+        shell.types(&format!("cd {}\n", dir.path().display()));
+        shell.types(&format!(
+            "{MARK}={} TMPDIR=. $PW bench {args} --series 1000 --time 2ms --json report.json\n",
+            mark(&name)
+        ));
+        // Printed from the second cell on.
+        for _ in 0..3 {
+            shell.shows(" s left ");
+        }
+        assert!(!marked(&name).is_empty(), "{args}: no process has the mark");
+        shell.types(CTRL_C);
+        shell.shows("interrupted: these are the results so far");
+        shell.ended_with(130);
+        let saved = saved(&report).unwrap();
+        assert_eq!(saved["complete"], false);
+        // A cell that was not measured has the median null.
+        let charts = saved["charts"].to_string().replace("\"median\":null", "");
+        assert!(charts.contains("\"median\":"), "{args}: {saved}");
+        let left: Vec<_> = fs::read_dir(&dir).unwrap().flatten().map(|it| it.file_name()).collect();
+        assert_eq!(left, ["report.json"], "{args}");
+        let begin = Instant::now();
+        // Other processes may create and remove such memory meanwhile.
+        let is_new = |name: &String| !before.contains(name);
+        while !marked(&name).is_empty() || named_memory().iter().any(is_new) {
+            assert!(begin.elapsed() < pace::millis(60_000), "{args}: something is left");
             std::thread::park_timeout(Duration::from_millis(2));
         }
     }

@@ -1,12 +1,12 @@
-//! Completions in the shells themselves: signals, and the command after the options.
+//! Completions in the shells themselves; the picture of the README; the libraries that the tool starts with.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use super::terminal::Shell;
-use super::{out, pace, pipewright};
+use crate::terminal::Shell;
+use crate::{out, pace, pipewright};
 
 /// The name of a program that no machine has. It prints its arguments.
 const PROGRAM: &str = "pw-sample-program";
@@ -181,4 +181,58 @@ fn fish_completes_signals_and_the_command_after_the_options() {
     }
     assert_eq!(offers("pipewright run -- pw-sample-program al"), ["alpha"]);
     assert_eq!(offers("pipewright pipe -- echo '|' pw-sample-program b"), ["beta"]);
+}
+
+#[test]
+fn the_picture_shows_what_the_tool_prints() {
+    if Command::new("jq").arg("--version").output().is_err() {
+        pace::skipped(pace::Need::Program("jq"), "there is no jq here, which the picture has");
+        return;
+    }
+    let picture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/run.svg");
+    let Ok(picture) = std::fs::read_to_string(picture) else {
+        pace::skipped(pace::Need::File("docs/run.svg"), "the package has no picture");
+        return;
+    };
+    let lines: Vec<String> = picture
+        .lines()
+        .filter_map(|line| {
+            let line = line.trim_start().strip_prefix("<text ")?;
+            let text = line.split_once('>')?.1.strip_suffix("</text>")?;
+            let text = text.replace("<tspan class=\"p\">", "").replace("</tspan>", "");
+            Some(text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+        })
+        .collect();
+    let is_typed = |line: &&String| line.starts_with("$ ");
+    let typed = lines.iter().filter(is_typed).map(|line| line.trim_start_matches("$ "));
+    let script: Vec<&str> = ["exec 2>&1"].into_iter().chain(typed).collect();
+    assert!(script.len() > 4, "{script:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let tool = folder.path().join("pipewright");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_pipewright"), tool).unwrap();
+    let path = format!("PATH={}:$PATH\n", folder.path().display());
+    let mut command = Command::new("sh");
+    command.args(["-c", &(path + &script.join("\n"))]).current_dir(&folder);
+    let output = command.output().unwrap();
+    let shown: Vec<&String> = lines.iter().filter(|line| !is_typed(line)).collect();
+    assert_eq!(out(&output).lines().collect::<Vec<_>>(), shown);
+}
+
+/// Few libraries are loaded, since the tool starts other programs.
+// A build with test hooks contains a runtime of tokio, and its logarithms: the gate looks at the build of the README.
+#[cfg(not(pipewright_test_hooks))]
+#[test]
+fn no_library_is_loaded_for_backtraces_or_for_logarithms() {
+    let output = crate::run_sh(&["--contain", "none"], "cat /proc/$PPID/maps");
+    let maps = out(&output);
+    assert!(maps.contains("/pipewright\n") && maps.contains("/libc"), "{maps}");
+    assert!(!maps.contains("/libm.so") && !maps.contains("/libm-"), "{maps}");
+    if cfg!(unwinder_inside) {
+        assert!(!maps.contains("/libgcc_s"), "{maps}");
+    } else {
+        pace::skipped(
+            pace::Need::UnwinderArchive,
+            "the compiler that links has no archive of the unwinder",
+        );
+    }
 }

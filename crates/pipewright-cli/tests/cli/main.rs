@@ -8,13 +8,7 @@ mod attributes;
 mod batch;
 mod bench;
 #[cfg(target_os = "linux")]
-mod bench_pinned;
-#[cfg(target_os = "linux")]
 mod bench_rough;
-#[cfg(target_os = "linux")]
-mod bench_terminal;
-#[cfg(target_os = "linux")]
-mod closed_streams;
 #[cfg(target_os = "linux")]
 mod completions;
 mod disk;
@@ -22,46 +16,22 @@ mod help;
 #[cfg(unix)]
 mod limits;
 #[cfg(target_os = "linux")]
-mod memory;
-#[cfg(unix)]
-mod messages;
-#[cfg(target_os = "linux")]
 mod nodes;
-mod pages;
 #[cfg(unix)]
 mod pipe;
 #[cfg(unix)]
 mod pty;
-#[cfg(target_os = "linux")]
-mod readme;
-#[cfg(unix)]
-mod redirects;
 #[cfg(unix)]
 mod report;
 #[cfg(unix)]
-mod retries;
-#[cfg(unix)]
 mod run;
 mod shared;
-#[cfg(unix)]
-mod signals;
-// A build with test hooks contains a runtime of tokio, and its logarithms: the gate looks at the build of the README.
-#[cfg(all(target_os = "linux", not(pipewright_test_hooks)))]
-mod start_up;
 #[cfg(unix)]
 mod terminal;
 #[cfg(target_os = "linux")]
 mod terminal_ends;
 #[cfg(target_os = "linux")]
-mod terminal_pipe;
-#[cfg(target_os = "linux")]
-mod terminal_stops;
-#[cfg(unix)]
-mod terminal_timeout;
-#[cfg(target_os = "linux")]
 mod timeout;
-#[cfg(unix)]
-mod times;
 #[cfg(unix)]
 mod trees;
 #[cfg(windows)]

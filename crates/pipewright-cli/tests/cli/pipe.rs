@@ -203,7 +203,8 @@ fn operators_of_a_shell_get_a_hint() {
         let output = pipe(&[], &["echo", "a", word, "echo", "b", "|", "cat"]);
         assert_eq!(out(&output), format!("a {word} echo b\n"));
         let words = format!(
-            "pipewright: '{word}' is an argument of \"echo\" here, because pipe is no shell: for that, use sh -c '...'; to \
+            "pipewright: '{word}' is an argument of \"echo\" here, \
+             because pipe is no shell: for that, use sh -c '...'; to \
              pass it without this hint, write '{escaped}'\n"
         );
         assert_eq!((err(&output), output.status.code()), (&words[..], Some(0)));

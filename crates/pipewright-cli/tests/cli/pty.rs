@@ -171,7 +171,10 @@ fn a_person_types_at_the_command_and_gets_the_terminal_back() {
     shell.types("Ada\r");
     shell.shows("got Ada\r\n");
     shell.ended_with(0);
-    shell.types("$PW run --pty -- sh -c 'trap \"echo cau\"\"ght; exit 7\" INT; echo rea\"\"dy; while :; do sleep 0.02; done'\n");
+    shell.types(
+        "$PW run --pty -- sh -c 'trap \"echo cau\"\"ght; exit 7\" INT; \
+                 echo rea\"\"dy; while :; do sleep 0.02; done'\n",
+    );
     shell.shows("ready\r\n");
     shell.types(CTRL_C);
     shell.shows("caught\r\n");

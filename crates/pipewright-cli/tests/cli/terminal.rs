@@ -1,4 +1,4 @@
-//! `run` in an interactive shell on a pseudo-terminal: job control works as for the command itself.
+//! `run` and `timeout` in an interactive shell on a pseudo-terminal: job control works as for the command itself.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use super::pace;
-use super::signals::catches;
-use super::trees::{named_below, until};
+use crate::pace;
+use crate::trees::{catches, named_below, until};
 
 pub(super) const CTRL_C: &str = "\x03";
 pub(super) const CTRL_D: &str = "\x04";
@@ -145,7 +144,8 @@ impl Drop for Shell {
 const WAYS: [&str; 2] = ["", "--contain group"];
 
 /// Reads a line in bash, and handles signals meanwhile. A `read` without a time limit can miss one: bash checks for
-/// signals and then blocks, and one that arrives in between has to wait for input. One whose time ends has perhaps read a part.
+/// signals and then blocks, and one that arrives in between has to wait for input. One whose time ends has perhaps read
+/// a part.
 pub(super) const READS_LINE: &str =
     "line=; until read -t 0.1 part; do line=$line$part; done; line=$line$part";
 
@@ -344,7 +344,8 @@ fn the_command_has_a_terminal_and_leaves_it_usable() {
     let Some(mut shell) = Shell::start() else { return };
     for way in WAYS {
         shell.types(&format!(
-            "$PW run --quiet {way} -- bash -c 'test -t 0 && test -t 1 && test -t 2 && stty -a > /dev/null && echo is''tty'\n"
+            "$PW run --quiet {way} -- bash -c 'test -t 0 && test -t 1 && test -t 2 && stty -a > /dev/null \
+             && echo is''tty'\n"
         ));
         shell.shows("istty");
         shell.types(&format!("$PW run --quiet {way} -- sh -c 'echo up; exec cat'\n"));
@@ -414,4 +415,164 @@ fn a_job_in_the_background_does_not_take_the_terminal() {
         shell.types(CTRL_D);
         shell.ended_with(0);
     }
+}
+
+/// The two programs.
+fn both() -> Vec<&'static str> {
+    let has_other = Command::new("timeout").arg("--version").output().is_ok_and(|output| {
+        String::from_utf8_lossy(&output.stdout).starts_with("timeout (GNU coreutils)")
+    });
+    if has_other {
+        return vec!["timeout", "$PW timeout"];
+    }
+    pace::skipped(pace::Need::Program("timeout"), "ours is tried alone");
+    vec!["$PW timeout"]
+}
+
+/// Runs a case with both programs, each in a shell of its own.
+fn each(case: impl Fn(&mut Shell, &str)) {
+    for program in both() {
+        let Some(mut shell) = Shell::start() else { return };
+        case(&mut shell, program);
+        // The shell has its terminal: it reads a line.
+        shell.types("echo a''live\n");
+        shell.shows("alive\r\n");
+    }
+}
+
+#[test]
+fn a_script_reads_the_terminal_after_a_timeout() {
+    each(|shell, timeout| {
+        shell.types(&format!(
+            "sh -c '{timeout} 60 true; echo u\"\"p; read x < /dev/tty && echo got $x'\n"
+        ));
+        shell.shows("up\r\n");
+        shell.types("hello\n");
+        shell.shows("got hello\r\n");
+    });
+}
+
+#[test]
+fn ctrl_c_ends_a_script_after_a_timeout() {
+    each(|shell, timeout| {
+        shell.types(&format!("sh -c '{timeout} 60 true; echo u\"\"p; exec sleep 600'\n"));
+        shell.shows("up\r\n");
+        shell.types(CTRL_C);
+        shell.ended_with(130);
+    });
+}
+
+#[test]
+fn a_background_job_of_a_script_takes_no_terminal() {
+    each(|shell, timeout| {
+        shell.types(&format!(
+            "sh -c '{timeout} 60 sleep 60 & echo u\"\"p; read x < /dev/tty && echo got $x; kill $!'\n"
+        ));
+        shell.shows("up\r\n");
+        shell.types("hello\n");
+        shell.shows("got hello\r\n");
+    });
+}
+
+#[test]
+fn a_member_of_a_pipeline_takes_no_terminal() {
+    let reads = "sh -c \"read x < /dev/tty && echo got \\$x\"";
+    each(|shell, timeout| {
+        // The last one reads the terminal, as `less` does.
+        shell.types(&format!(
+            "{timeout} 60 sh -c 'echo u\"\"p; sleep 60' | (head -n1; {reads}; kill -PIPE 0)\n"
+        ));
+        shell.shows("up\r\n");
+        shell.types("hello\n");
+        shell.shows("got hello\r\n");
+        shell.shows("$ ");
+    });
+}
+
+#[test]
+fn a_command_at_a_shell_reads_the_terminal_and_gets_its_signals() {
+    each(|shell, timeout| {
+        shell.types(&format!("{timeout} 60 sh -c 'echo u\"\"p; read x; echo got $x'\n"));
+        shell.shows("up\r\n");
+        shell.types("hello\n");
+        shell.shows("got hello\r\n");
+        shell.ended_with(0);
+        shell.types(&format!("{timeout} 60 sh -c 'echo u\"\"p; exec sleep 60'\n"));
+        shell.shows("up\r\n");
+        shell.types(CTRL_C);
+        shell.ended_with(130);
+    });
+}
+
+#[test]
+fn a_pipeline_at_a_shell_ends_by_ctrl_c() {
+    each(|shell, timeout| {
+        shell.types(&format!("{timeout} 60 sh -c 'echo u\"\"p; exec sleep 60' | cat\n"));
+        shell.shows("up\r\n");
+        shell.types(CTRL_C);
+        shell.ended_with(130);
+    });
+}
+
+#[test]
+fn a_command_that_reads_the_terminal_in_a_script_is_stopped_and_timed_out() {
+    each(|shell, timeout| {
+        for command in ["cat", "sh -c \"stty sane; read x\""] {
+            shell.types(&format!("sh -c '{timeout} 1 {command}; echo code=$?'\n"));
+            shell.shows("code=124\r\n");
+        }
+    });
+}
+
+#[test]
+fn with_foreground_a_command_reads_the_terminal_in_a_script() {
+    each(|shell, timeout| {
+        shell.types(&format!(
+            "sh -c '{timeout} --foreground 60 sh -c \"echo u\\\"\\\"p; read x; echo got \\$x\"; echo code=$?'\n"
+        ));
+        shell.shows("up\r\n");
+        shell.types("hello\n");
+        shell.shows("got hello\r\n");
+        shell.shows("code=0\r\n");
+    });
+}
+
+#[test]
+fn ctrl_z_and_fg_stop_and_continue_the_command() {
+    each(|shell, timeout| {
+        shell.types(&format!("{timeout} 60 sh -c 'echo u\"\"p; read x; echo got $x'\n"));
+        shell.shows("up\r\n");
+        shell.types(CTRL_Z);
+        shell.shows("Stopped");
+        shell.shows("$ ");
+        shell.types("fg\n");
+        shell.shows("timeout 60");
+        shell.types("hello\n");
+        shell.shows("got hello\r\n");
+    });
+}
+
+#[test]
+fn a_command_in_the_background_of_a_shell_is_stopped_by_the_terminal_and_timed_out() {
+    each(|shell, timeout| {
+        shell.types(&format!("{timeout} 1 cat & wait $!; echo code''=$?\n"));
+        shell.shows("code=124\r\n");
+    });
+}
+
+#[test]
+fn nested_ones_leave_the_terminal_to_the_shell() {
+    each(|shell, timeout| {
+        shell.types(&format!("{timeout} 60 {timeout} 1 cat; echo code''=$?\n"));
+        shell.shows("code=124\r\n");
+    });
+}
+
+#[test]
+fn the_time_ends_the_whole_job_of_a_shell() {
+    each(|shell, timeout| {
+        shell.types(&format!("{timeout} 1 sleep 60 | sleep 61; echo code''=${{PIPESTATUS[*]}}.\n"));
+        // The pipeline is one group, which the signal reaches.
+        shell.shows("code=124 143.\r\n");
+    });
 }

@@ -1,15 +1,16 @@
-//! Ends of a terminal and of a reader: a hang-up, a `head` behind a pipe, a stop of the whole group, a stop between attempts.
+//! Ends of a terminal and of a reader: a hang-up, a `head` behind a pipe, a stop of the whole group, a stop between
+//! attempts.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, OutputModes, Winsize, tcgetattr, tcsetwinsize};
 
-use super::Place;
-use super::terminal::{CTRL_C, Shell};
-use super::trees::{MARK, mark, marked, until};
-use super::{pace, with_default_stop_signals};
+use crate::terminal::{CTRL_C, CTRL_D, CTRL_Z, READS_LINE, Shell};
+use crate::trees::{MARK, mark, marked, until};
+use crate::{Place, is_running, pace, with_default_stop_signals};
 
 /// Runs the tool as the leader of the session of a terminal, as `ssh -t host pipewright …` does, and hangs up.
 #[track_caller]
@@ -110,7 +111,7 @@ fn a_stop_between_two_attempts_is_the_end() {
         until("the first attempt has run", || place.path("ran").exists());
         // Until it waits.
         std::thread::park_timeout(pace::millis(300));
-        super::send_signal(&tool, name);
+        crate::send_signal(&tool, name);
         let status = tool.wait().unwrap();
         let code = status.code().or(status.signal().map(|it| 128 + it));
         assert_eq!(code, Some(128 + number), "{name}");
@@ -154,4 +155,142 @@ fn a_failure_in_a_group_of_its_own_is_retried() {
     shell.shows("tried\r");
     shell.shows("tried\r");
     shell.ended_with(7);
+}
+
+/// The last stage reads the terminal, as a pager does.
+#[test]
+fn a_stage_of_a_group_reads_the_terminal() {
+    let Some(mut shell) = Shell::start() else { return };
+    let reads = "'echo up; read line < /dev/tty; echo got $line; cat'";
+    for way in ["", "--contain group"] {
+        shell.types(&format!("$PW pipe {way} -- seq 3 '|' bash -c {reads}\n"));
+        shell.shows("up\r\n");
+        shell.types("hello\n");
+        shell.shows("got hello\r\n1\r\n2\r\n3\r\n");
+        shell.ended_with(0);
+        // The first stage too.
+        let cat = "sh -c 'echo up >&2; exec cat'";
+        shell.types(&format!("$PW pipe {way} -- {cat} '|' tr a-z A-Z\n"));
+        shell.shows("up\r\n");
+        shell.types("hello\n");
+        shell.shows("hello\r\n");
+        shell.types(CTRL_D);
+        shell.shows("HELLO");
+        shell.ended_with(0);
+    }
+}
+
+#[test]
+fn ctrl_c_and_ctrl_z_reach_every_stage_of_a_group() {
+    let Some(mut shell) = Shell::start() else { return };
+    let script =
+        format!("trap \"echo first >&2; exit 1\" INT; echo up >&2; {READS_LINE}; echo $line");
+    let tool = "$PW pipe --contain group --quiet";
+    shell.types(&format!("{tool} -- bash -c '{script}' '|' cat\n"));
+    shell.shows("up\r\n");
+    shell.types(CTRL_Z);
+    shell.shows("Stopped");
+    shell.types("echo the shell is ba''ck\n");
+    shell.shows("the shell is back");
+    shell.types("fg\n");
+    shell.shows("$PW pipe");
+    shell.types("hello\n");
+    shell.shows("hello\r\nhello\r\n");
+    shell.ended_with(0);
+    shell.types(&format!("{tool} -- bash -c '{script}' '|' sh -c 'echo up >&2; exec sleep 600'\n"));
+    // A stage that has not started yet cannot get it.
+    shell.shows("up\r\n");
+    shell.shows("up\r\n");
+    shell.types(CTRL_C);
+    shell.shows("first\r\n");
+    shell.ended_with(130);
+}
+
+/// Shows no key, and then what was typed and the size.
+const ASKS: &str = "sh -c 'stty -echo; echo u\"\"p; read x; echo got $x; stty size'";
+
+fn is_raw(shell: &Shell) -> bool {
+    // A shell that edits its line has a mode of its own, and processes output.
+    !tcgetattr(shell.terminal()).unwrap().output_modes.contains(OutputModes::OPOST)
+}
+
+/// Types what nobody is to see.
+#[track_caller]
+fn types_a_secret(shell: &mut Shell) {
+    until("the terminal is raw", || is_raw(shell));
+    shell.types("secret\r");
+    let shown = shell.shows("got secret\r\n");
+    assert!(!shown.contains("secret"), "{shown:?}");
+}
+
+/// Stops the tool, and waits for the shell's prompt.
+#[track_caller]
+fn stop(shell: &mut Shell, signal: &str) {
+    until("the terminal is raw", || is_raw(shell));
+    let sent = Command::new("kill").args(["-s", signal, &shell.tool().to_string()]).status();
+    assert!(sent.unwrap().success());
+    shell.shows("Stopped");
+    shell.shows("$ ");
+}
+
+#[test]
+fn limits_hold_in_the_background() {
+    let Some(mut shell) = Shell::start() else { return };
+    shell.types("$PW run --quiet --pty --timeout 300ms -- sleep 600 & wait $!; echo ended''=$?\n");
+    shell.shows("ended=124\r\n");
+}
+
+#[test]
+fn keys_are_typed_once_a_background_job_is_in_the_foreground() {
+    let Some(mut shell) = Shell::start() else { return };
+    shell.types(&format!("$PW run --quiet --pty -- {ASKS} &\n"));
+    shell.shows("up\r");
+    shell.types("fg\n");
+    types_a_secret(&mut shell);
+    shell.ended_with(0);
+}
+
+#[test]
+fn the_terminal_is_raw_again_after_a_stop_and_has_the_new_size() {
+    // The second one neither edits its line nor sets modes after a stop.
+    for with in [&["bash", "--norc", "--noprofile", "-i"][..], &["sh", "-i", "+o", "emacs"]] {
+        for signal in ["TSTP", "STOP"] {
+            let Some(mut shell) = Shell::start_with(with, "dumb") else { return };
+            shell.types(&format!("$PW run --quiet --pty -- {ASKS}\n"));
+            shell.shows("up\r");
+            stop(&mut shell, signal);
+            assert!(signal == "STOP" || !is_raw(&shell), "{with:?}: the modes before a stop");
+            let size = Winsize { ws_row: 12, ws_col: 34, ws_xpixel: 0, ws_ypixel: 0 };
+            tcsetwinsize(shell.terminal(), size).unwrap();
+            shell.types("fg\n");
+            // The shell tells which job it continues, and reads no more: where it sets no modes, the terminal has been
+            // raw all along.
+            shell.shows("--pty");
+            types_a_secret(&mut shell);
+            shell.shows("12 34\r\n");
+            shell.ended_with(0);
+            assert!(!is_raw(&shell), "{with:?}, {signal}");
+        }
+    }
+}
+
+#[test]
+fn the_end_in_the_background_leaves_the_modes_of_the_shell() {
+    let (Some(mut shell), place) = (Shell::start(), Place::new()) else { return };
+    let go = place.path("go");
+    let waits = format!("until test -e {}; do sleep 0.02; done", go.display());
+    shell.types(&format!("$PW run --quiet --pty -- sh -c 'echo u\"\"p; {waits}'\n"));
+    shell.shows("up\r");
+    let tool = shell.tool().to_string();
+    stop(&mut shell, "STOP");
+    shell.types("bg\n");
+    shell.shows("$ ");
+    let edits = |shell: &Shell| {
+        let modes = tcgetattr(shell.terminal()).unwrap().local_modes;
+        !modes.contains(LocalModes::ICANON)
+    };
+    until("the shell edits a line", || edits(&shell));
+    std::fs::write(go, "").unwrap();
+    until("the tool ends", || !is_running(&tool));
+    assert!(edits(&shell));
 }

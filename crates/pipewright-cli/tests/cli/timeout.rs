@@ -132,7 +132,8 @@ fn children_and_ignored_signals_of_the_parent_do_not_confuse_it() {
     assert_eq!(sh(&place, "trap '' CHLD; exec timeout 10 true").status.code(), Some(0));
     let output = sh(&place, "sleep .1 & exec timeout .5 sh -c 'sleep 2; echo foo'");
     assert_eq!((out(&output), output.status.code()), ("", Some(124)));
-    let blocks = "perl -MPOSIX -e 'sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGALRM)); exec @ARGV' timeout .1 sleep 10";
+    let blocks = "perl -MPOSIX -e 'sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGALRM)); exec @ARGV' \
+                  timeout .1 sleep 10";
     if Command::new("perl")
         .args(["-MPOSIX", "-e", "1"])
         .output()

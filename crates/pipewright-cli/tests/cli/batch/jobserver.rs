@@ -1,4 +1,5 @@
-//! Slots that are shared with real makes, cargo and ninja, above and below: never more jobs at once than slots, and as many.
+//! Slots that are shared with real makes, cargo and ninja, above and below: never more jobs at once than slots, and as
+//! many.
 
 use super::*;
 

@@ -2,54 +2,27 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `input.rs` | the jobs of every kind of input |
-//! | `refuses_bad_input.rs` | bad input: nothing of it is started |
-//! | `codes.rs` | exit codes, retries, and streams that are closed or full |
-//! | `output.rs` | tags, lines, folders and limits of the output of jobs |
-//! | `output_is_whole.rs` | the output of jobs: together, complete, unchanged |
-//! | `kept.rs` | output that was not printed when a batch died |
-//! | `log.rs` | logs, and batches that are resumed |
-//! | `identity.rs` | equal and different jobs |
-//! | `one_writer.rs` | one runner for one log |
-//! | `other_users.rs` | jobs that become another user's |
-//! | `never_stuck.rs`, `never_answers.rs` | batches that always end, whatever does not answer |
-//! | `bounded_memory.rs` | memory beside many jobs and much output |
-//! | `crash_exact.rs` | runners that are killed |
-//! | `from_the_log.rs` | batches that are resumed with nothing but their log |
-//! | `disk_full.rs` | disks that become full |
-//! | `equals_xargs.rs` | random batches, as `xargs` and GNU parallel run them |
-//! | `equals_make.rs` | random graphs, as `make` runs them |
-//! | `signals.rs` | signals to a batch, and its terminal |
+//! | `input.rs` | the jobs of every kind of input, their identity, exit codes, and bad input |
+//! | `output.rs` | the output of jobs: tags, folders, limits, whole, and kept when a batch died |
+//! | `log.rs` | logs, batches that are resumed, and one runner for one log |
+//! | `signals.rs` | signals to a batch and its terminal; batches that always end |
+//! | `never_answers.rs` | batches beside what never answers, and jobs of another user |
+//! | `crash_exact.rs` | runners that are killed, and disks that become full |
+//! | `equals.rs` | random batches, as `xargs`, GNU parallel and `make` run them |
 //! | `jobserver.rs` | slots that are shared with make, cargo and ninja |
-//! | `memory.rs` | the memory of jobs |
+//! | `memory.rs` | memory beside many jobs and much output, and the memory of jobs |
 //! | `looking.rs` | `jobs`, the reports, and the bar |
 
-mod bounded_memory;
-mod codes;
 mod crash_exact;
-mod disk_full;
-mod equals_make;
-mod equals_xargs;
-mod from_the_log;
-mod identity;
+mod equals;
 mod input;
-#[cfg(unix)]
 mod jobserver;
-#[cfg(unix)]
-mod kept;
 mod log;
 mod looking;
-#[cfg(target_os = "linux")]
 mod memory;
 #[cfg(target_os = "linux")]
 mod never_answers;
-mod never_stuck;
-mod one_writer;
-#[cfg(target_os = "linux")]
-mod other_users;
 mod output;
-mod output_is_whole;
-mod refuses_bad_input;
 mod signals;
 
 use std::io::Write as _;
@@ -75,7 +48,8 @@ impl Place {
         command.current_dir(self.path("")).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Returns the rows of a query of a log, with `|` between values. `None`, with a message: nothing here can query it.
+    /// Returns the rows of a query of a log, with `|` between values. `None`, with a message: nothing here can query
+    /// it.
     pub(super) fn rows(&self, log: &str, query: &str) -> Option<Vec<String>> {
         let python = "import sqlite3, sys\n\
             for row in sqlite3.connect(sys.argv[1]).execute(sys.argv[2]):\n\

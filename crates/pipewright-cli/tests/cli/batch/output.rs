@@ -1,10 +1,13 @@
-//! The output of jobs.
+//! The output of jobs: together, in order if asked, complete, unchanged; and what was not printed when a batch died.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Stdio};
 
-use super::super::Watchdog;
-use super::{Place, err, out, sorted};
+use super::{Place, err, out, pace, sorted};
+use crate::Watchdog;
+use crate::trees::until;
 
 #[test]
 fn tags_name_the_job_of_each_line() {
@@ -66,4 +69,171 @@ fn output_beyond_the_cap_is_left_out_and_does_not_stop_the_job() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert_eq!((out(&output), err(&output)), ("1\n2\n3\n4\n5\n", "1\n2\n3\n4\n5\n"));
     assert!(place.path("ended").exists());
+}
+
+/// Prints three lines slowly enough that jobs would mix them.
+const SCRIPT: &str = "for i in 1 2 3; do echo {}$i; sleep 0.02; done";
+
+#[test]
+fn the_output_of_a_job_stays_together_and_in_order_if_asked() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    let output = place.batch(&["-j3", "--", "sh", "-c", SCRIPT, ":::", "a", "b", "c"]);
+    let lines: Vec<&str> = out(&output).lines().collect();
+    for group in lines.chunks(3) {
+        let name = &group[0][..1];
+        assert_eq!(group, ["1", "2", "3"].map(|i| format!("{name}{i}")), "{lines:?}");
+    }
+    assert_eq!(lines.len(), 9);
+    // The first job ends last.
+    let script =
+        "if [ {} = 1 ]; then until [ -e end ]; do sleep 0.05; done; else touch end; fi; echo {}";
+    let output = place.batch(&["-j2", "--keep-order", "--", "sh", "-c", script, ":::", "1", "2"]);
+    assert_eq!(out(&output), "1\n2\n");
+    // Without the option, a job is printed when it has ended.
+    std::fs::remove_file(place.path("end")).unwrap();
+    let script = "if [ {} = 1 ]; then until [ -e end ]; do sleep 0.05; done; fi; echo {}";
+    let words = ["batch", "--quiet", "-j2", "--", "sh", "-c", script, ":::", "1", "2"];
+    let mut tool = place.tool(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(tool.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "2");
+    place.write("end", "");
+    assert_eq!(lines.collect::<Vec<_>>(), ["1"]);
+    assert!(tool.wait().unwrap().success());
+}
+
+#[test]
+fn the_output_before_a_kill_is_printed_and_bytes_are_not_changed() {
+    let place = Place::new();
+    let script = r"printf 'a\377\376b'; kill -9 $$";
+    let output = place.batch(&["--", "sh", "-c", script, ":::", "1"]);
+    assert_eq!(output.stdout, b"a\xff\xfeb");
+    let silent = place.batch(&["--no-output", "--", "echo", ":::", "1"]);
+    assert_eq!((out(&silent), silent.status.code()), ("", Some(0)));
+}
+
+#[test]
+fn large_outputs_of_many_jobs_arrive_whole_in_every_mode() {
+    let _watchdog = Watchdog::start(300);
+    let place = Place::new();
+    // Together they are more than what is kept in memory. Each line names its job and has its number.
+    let script = "i=0; while [ $i -lt 20 ]; do seq -f 'job {} %.0f' 1 20000; i=$((i+1)); done";
+    let mut words = vec!["--", "sh", "-c", script, ":::"];
+    words.extend(["1", "2", "3", "4", "5", "6", "7", "8"]);
+    for options in [&["-j8"][..], &["-j8", "--keep-order"], &["-j8", "--line-buffer"]] {
+        let output = place.batch(&[options, &["--quiet"], &words[..]].concat());
+        assert_eq!(output.status.code(), Some(0), "{options:?}: {}", err(&output));
+        let mut next = [0_u64; 9];
+        let mut changes = 0;
+        let mut last = 0;
+        for line in out(&output).lines() {
+            let mut parts = line.split(' ').skip(1).map(|part| part.parse::<u64>().unwrap());
+            let (job, number) = (parts.next().unwrap(), parts.next().unwrap());
+            let expected = next[job as usize] % 20_000 + 1;
+            assert_eq!(number, expected, "{options:?}: job {job}");
+            next[job as usize] += 1;
+            changes += usize::from(job != last);
+            last = job;
+        }
+        assert_eq!(next[1..], [400_000; 8], "{options:?}");
+        let is_grouped = !options.contains(&"--line-buffer");
+        assert!(!is_grouped || changes == 8, "{options:?}: {changes} groups");
+    }
+}
+
+fn kill(pid: u32, signal: &str) {
+    let killed = Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
+    assert!(killed.unwrap().success());
+}
+
+/// Returns the files beside the log.
+fn kept(place: &Place) -> Vec<String> {
+    let names = fs::read_dir(place.path(".")).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap());
+    names.filter(|name| name.starts_with("run.db-output-")).collect()
+}
+
+/// Returns true if a log can be looked at.
+fn has_sqlite() -> bool {
+    let has = Command::new("sqlite3").arg("--version").output().is_ok();
+    if !has {
+        pace::skipped(pace::Need::Program("sqlite3"), "it reads the log");
+    }
+    has
+}
+
+#[test]
+fn output_that_waits_for_its_turn_survives_a_kill() {
+    let _watchdog = Watchdog::start(100);
+    if !has_sqlite() {
+        return;
+    }
+    let place = Place::new();
+    let script = "echo {} >> ran; [ {} != 1 ] || until [ -e go ]; do sleep 0.05; done; echo out {}";
+    let args =
+        ["--log", "run.db", "-k", "-j4", "--", "sh", "-c", script, ":::", "1", "2", "3", "4"];
+    let mut command = place.tool(&[&["batch", "--progress", "none"], &args[..]].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let query = "select number from jobs where state = 'succeeded'";
+    let are_done = || place.rows("run.db", query).is_none_or(|rows| rows.len() == 3);
+    until("three jobs are done", || place.lines("ran").len() == 4 && are_done());
+    let files = kept(&place);
+    assert_eq!(files.len(), 1);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = fs::metadata(place.path(&files[0])).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    child.kill().unwrap();
+    let mut printed = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+    child.wait().unwrap();
+    assert_eq!(printed, "");
+    place.write("go", "");
+    let resumed = place.batch(&["--resume", "-k", "run.db"]);
+    assert!(resumed.status.success(), "{}", err(&resumed));
+    assert_eq!(out(&resumed), "out 2\nout 3\nout 4\nout 1\n");
+    assert!(
+        err(&resumed).contains("3 jobs of an earlier run was not printed"),
+        "{}",
+        err(&resumed)
+    );
+    // Only the first one ran again, and nothing is left.
+    assert_eq!(place.lines("ran"), ["1", "1", "2", "3", "4"]);
+    assert_eq!(kept(&place), [""; 0]);
+    assert_eq!(out(&place.batch(&["--resume", "-k", "run.db"])), "");
+}
+
+#[test]
+fn output_that_a_slow_reader_has_not_taken_is_printed_later() {
+    let _watchdog = Watchdog::start(100);
+    if !has_sqlite() {
+        return;
+    }
+    let place = Place::new();
+    let script = "seq -f '{} %g' 20000; echo '{} end'; echo {} >> ran";
+    let list: Vec<String> = (1..=20).map(|number| number.to_string()).collect();
+    let list: Vec<&str> = list.iter().map(String::as_str).collect();
+    let args = [&["--log", "run.db", "-j2", "--", "sh", "-c", script, ":::"], &list[..]].concat();
+    let mut command = place.tool(&[&["batch", "--progress", "none"], &args[..]].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let query = "select number from jobs where state = 'succeeded'";
+    let are_done = || place.rows("run.db", query).is_none_or(|rows| rows.len() > 9);
+    until("some jobs are done", || place.lines("ran").len() > 9 && are_done());
+    kill(child.id(), "TERM");
+    // Nobody reads until it has ended.
+    until("it has ended", || child.try_wait().unwrap().is_some());
+    let output = child.wait_with_output().unwrap();
+    assert!(err(&output).contains("not printed, and will be by --resume"), "{}", err(&output));
+    let done = place.rows("run.db", query).unwrap_or_default();
+    let resumed = place.batch(&["--resume", "run.db"]);
+    assert!(resumed.status.success(), "{}", err(&resumed));
+    let lines: BTreeSet<&str> = out(&output).lines().chain(out(&resumed).lines()).collect();
+    for number in done {
+        for line in (1..=20_000).map(|line| format!("{number} {line}")) {
+            assert!(lines.contains(&*line), "{line}");
+        }
+    }
+    assert!((1..=20).all(|number| lines.contains(&*format!("{number} end"))));
 }

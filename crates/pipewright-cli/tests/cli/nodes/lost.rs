@@ -1,9 +1,19 @@
-//! Nodes that are killed, stopped or drained, and batches that are.
+//! Nodes and batches that are killed, stopped or drained, some at random moments; random batches end as they do here.
+//!
+//! `PIPEWRIGHT_TEST_KILLS` sets the number of kills, `PIPEWRIGHT_TEST_BATCHES` that of random batches, and
+//! `PIPEWRIGHT_TEST_SEED` repeats the choices of a run that failed.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
+use serde_json::{Map, Value, json};
+
+use super::ends;
+use super::network::Sshd;
+use super::slurm::{Cluster, on_slurm, until_released};
 use super::*;
+use crate::random::{self, Random};
 
 /// Starts a batch of jobs that note their starts and their ends, and wait for the file `end` in between.
 fn started(place: &Place, name: &str, nodes: &[String], values: &[&str]) -> std::process::Child {
@@ -201,4 +211,207 @@ fn jobs_of_a_node_that_is_told_to_end_are_lost_whatever_their_code() {
             assert_eq!(rows, ["lost", "exited"]);
         }
     }
+}
+
+const KILLS: u64 = 8;
+const JOBS: u64 = 1200;
+
+/// Each job refuses to run beside a copy of itself: the kernel gives a lock free when its last holder has ended.
+const JOB: &str = "exec 9> lock-{}; flock -n 9 || echo {} >> copies
+echo {} >> ran; sleep 0.0{}";
+
+fn start_or_resume(place: &Place) -> Child {
+    let mut args = vec!["--log", "run.db", "--from", "jobs"];
+    if place.path("run.db").exists() {
+        args.push("--resume");
+    }
+    args.extend(["--max-lost", "1000000", "--", "sh", "-c", JOB]);
+    let mut command = batch_on(place, &nodes(3), &args);
+    let messages = std::fs::File::create(place.path("messages")).unwrap();
+    command.env(MARK, mark("nodes-crash")).stdout(Stdio::null()).stderr(messages);
+    command.stdin(Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn every_job_of_killed_batches_and_workers_ends_exactly_once() {
+    let kills = random::number("PIPEWRIGHT_TEST_KILLS").unwrap_or(KILLS);
+    let _watchdog = Watchdog::start(120 + kills * 20);
+    let seed = random::seed(7);
+    let mut random = Random::of(seed);
+    let place = Place::new();
+    let jobs: String = (0..JOBS).map(|job| format!("{}\n", 10 + job % 80 + 100 * job)).collect();
+    place.write("jobs", &jobs);
+    let mut child = start_or_resume(&place);
+    let ran = || place.read("ran").lines().count() as u64;
+    for kill_number in 1..=kills {
+        // Some more jobs have begun, or the last of all.
+        let wanted = ran() + 1 + random.below(JOBS / kills);
+        until("jobs run", || ran() >= wanted || child.try_wait().unwrap().is_some());
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        if random.one_in(3) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            child = start_or_resume(&place);
+        } else {
+            let workers = workers(&place);
+            let last = workers.len().saturating_sub(3);
+            kill(workers[last + random.below((workers.len() - last) as u64) as usize], "KILL");
+        }
+        eprintln!("kill {kill_number} of {kills} at {} jobs", ran());
+    }
+    let status = child.wait().unwrap();
+    assert!(status.success(), "seed {seed}: {status}: {}", place.read("messages"));
+    assert_eq!(place.read("copies"), "", "seed {seed}: two copies of a job ran at the same time");
+    let query = "select count(*) from jobs where state = 'succeeded' union all \
+                 select count(distinct job) from attempts where outcome = 'exited' and code = 0 union all \
+                 select count(*) from attempts where outcome = 'exited'";
+    if let Some(rows) = place.rows("run.db", query) {
+        let jobs = JOBS.to_string();
+        assert_eq!(rows, [jobs.clone(), jobs.clone(), jobs], "seed {seed}");
+    }
+    until("nothing is left", || marked("nodes-crash").is_empty());
+}
+
+const BATCHES: u64 = 6;
+
+/// The options of a batch, and its jobs as lines of JSON.
+struct Batch {
+    options: Vec<&'static str>,
+    jobs: String,
+}
+
+impl Batch {
+    fn of(random: &mut Random) -> Batch {
+        let mut options = vec!["--jsonl", "--from", "jobs", "--keep-order", "--limit", "100k"];
+        if random.one_in(3) {
+            options.push("--tag");
+        }
+        if random.one_in(3) {
+            options.extend(["--retries", "2", "--retry-delay", "1ms"]);
+        }
+        let mut jobs = String::new();
+        for number in 0..4 + random.below(16) {
+            let mut job = job(random, number);
+            if random.one_in(4) && number > 0 {
+                job.insert("after".to_owned(), json!([format!("job{}", random.below(number))]));
+            }
+            let _ = writeln!(jobs, "{}", Value::Object(job));
+        }
+        Batch { options, jobs }
+    }
+
+    /// Runs it in a directory of its own, and returns all that is the same wherever it runs.
+    fn run(
+        &self,
+        batch_on: impl FnOnce(&Place, &[&str]) -> Command,
+    ) -> (Option<i32>, Vec<u8>, Vec<String>) {
+        let place = Place::new();
+        place.write("jobs", &self.jobs);
+        place.write("input", "text of a file\n");
+        std::fs::create_dir(place.path("folder")).unwrap();
+        let log: &[&str] = &["--log", "run.db"];
+        let mut command = batch_on(&place, &[&self.options[..], log].concat());
+        let output = command.output().unwrap();
+        let ends = ends(&place, "run.db", &output);
+        (output.status.code(), output.stdout, ends)
+    }
+}
+
+/// Returns a job whose end and output depend on nothing but itself.
+fn job(random: &mut Random, number: u64) -> Map<String, Value> {
+    let mut job = Map::new();
+    let mut set = |name: &str, value: Value| drop(job.insert(name.to_owned(), value));
+    set("id", json!(format!("job{number}")));
+    let shell = |script: &str| json!(["sh", "-c", script, "x"]);
+    match random.below(14) {
+        0 => set("argv", json!(["true"])),
+        1 => set("argv", shell(&format!("exit {}", random.below(256)))),
+        2 => set("argv", shell(&format!("kill -{} $$", random.pick(&["9", "15", "1", "6", "10"])))),
+        3 => set(
+            "argv",
+            json!([
+                "printf",
+                "%s|",
+                random.pick(&["", " ", "a b", "'", "\"", "\\", "é\n", "*", "-n"]),
+                "end"
+            ]),
+        ),
+        4 => set("argv", shell(&format!("seq {}; echo error >&2", random.below(12_000)))),
+        5 => set("argv", shell(&format!("seq {} >&2; exit 1", random.below(50)))),
+        6 => {
+            set("argv", json!(["cat"]));
+            set("stdin", json!("line\n".repeat(random.below(20_000) as usize)));
+        }
+        7 => {
+            set("argv", json!(["cat"]));
+            set("stdin_file", json!(random.pick(&["input", "missing"])));
+        }
+        8 => {
+            set("argv", shell("echo \"${A-unset} ${HOME-unset}\""));
+            set("env", json!({"A": random.pick(&["", "1", "a b"]), "HOME": null}));
+        }
+        9 => {
+            set("argv", shell("basename \"$PWD\""));
+            set("cwd", json!(random.pick(&["folder", "/", "missing"])));
+        }
+        10 => {
+            set("argv", json!(["sleep", "600"]));
+            set("timeout", json!(0.05));
+        }
+        11 => set("argv", json!([random.pick(&["no-such-program", "./input", "/"])])),
+        // Succeeds in a later attempt.
+        12 => {
+            set("retries", json!(random.below(4)));
+            let script =
+                format!("echo >> tries-{number}; [ $(wc -l < tries-{number}) -ge 3 ] && echo done");
+            set("argv", shell(&script));
+        }
+        _ => set("argv", shell("(echo from a child; sleep 0.01; echo late) & wait; echo parent")),
+    }
+    if random.one_in(6) {
+        set("cpus", json!(2));
+    }
+    job
+}
+
+/// Compares random batches here and elsewhere.
+fn check(name: &str, batch_on: impl Fn(&Place, &[&str]) -> Command) {
+    let count = random::number("PIPEWRIGHT_TEST_BATCHES").unwrap_or(BATCHES);
+    let _watchdog = Watchdog::start(120 + 30 * count);
+    let seed = random::seed(19);
+    for number in 0..count {
+        let batch = Batch::of(&mut Random::of(seed.wrapping_add(number)));
+        let here = batch.run(|place, args| {
+            place.tool(&[&["batch", "--progress", "none", "-j4"], args].concat())
+        });
+        let there = batch.run(&batch_on);
+        let seed = seed.wrapping_add(number);
+        assert_eq!(
+            (here.0, &here.2),
+            (there.0, &there.2),
+            "{name}, seed {seed}: {}",
+            batch.jobs.chars().take(3000).collect::<String>()
+        );
+        assert!(here.1 == there.1, "{name}, seed {seed}: the outputs differ");
+    }
+}
+
+#[test]
+fn random_batches_end_on_nodes_as_they_do_here() {
+    check("via", |place, args| batch_on(place, &nodes(2), args));
+}
+
+#[test]
+fn random_batches_end_over_ssh_as_they_do_here() {
+    let Some(sshd) = Sshd::start() else { return };
+    check("ssh", |place, args| batch_on(place, &sshd.nodes(place, 2), args));
+}
+
+#[test]
+fn random_batches_end_on_slurm_as_they_do_here() {
+    let Some(_cluster) = Cluster::take(3600) else { return };
+    check("slurm", |place, args| on_slurm(place, 2, args));
+    until_released();
 }
