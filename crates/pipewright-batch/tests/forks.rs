@@ -3,7 +3,7 @@
 
 use pipewright_batch::{Batch, BatchError, Event, Job};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::forked::in_a_fork;
+use pipewright_tests::watchdog::in_a_fork;
 
 #[isolated_test]
 fn a_fork_that_drops_its_copy_of_a_batch_does_not_hang_and_ends_nothing() {

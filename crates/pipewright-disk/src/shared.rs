@@ -514,7 +514,7 @@ impl Drop for Pending {
 #[cfg(all(test, unix))]
 mod tests {
     use pipewright_test_macros::isolated_test;
-    use pipewright_tests::forked::in_a_fork;
+    use pipewright_tests::watchdog::in_a_fork;
 
     use super::*;
 

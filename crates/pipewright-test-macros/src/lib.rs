@@ -59,7 +59,7 @@ fn expand(
         let path = "::core::concat!(::core::module_path!(), \"::\", ::core::stringify!";
         let mut arguments = code(&format!("{path}({name})), ||"))?;
         arguments.extend([block(watched)]);
-        call(&format!("::pipewright_tests::isolate::{run}"), arguments)?
+        call(&format!("::pipewright_tests::watchdog::{run}"), arguments)?
     } else {
         watched
     };

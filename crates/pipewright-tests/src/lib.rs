@@ -1,26 +1,20 @@
 //! Helpers of the suites: a watchdog, facts about processes, and isolation.
 //!
-//! A test is `#[watched_test]` or `#[isolated_test]`, of `pipewright-test-macros`: these call [`watchdog`] and
-//! [`isolate`].
+//! A test is `#[watched_test]` or `#[isolated_test]`, of `pipewright-test-macros`: these call [`watchdog`].
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`watchdog`] | ends a test that hangs, and waits for facts |
-//! | [`bodies`] | messages whose every byte is known to both sides |
-//! | `hold` | a system call that waits until the test lets go (Linux) |
+//! | [`watchdog`] | ends a test that hangs, waits for facts, and runs a test in a process of its own |
+//! | [`bodies`] | messages and streams whose every byte is known to both sides |
 //! | [`hostile`] | a worker that breaks the protocol |
-//! | [`isolate`] | runs one test in a separate process |
+//! | [`service`] | typed services, which the puppet serves |
 //! | [`count`] | handles, zombies, threads and memory of this process |
 //! | [`alive`] | the state of other processes |
-//! | `refuse` | a filter of system calls (Linux) |
-//! | `encrypt` | folders that the filesystem encrypts, for root (Linux) |
-//! | `forked` | a fork of this process (Unix) |
+//! | `kernel` | system calls that are refused or wait, and the trace of io_uring (Linux) |
+//! | `mounts` | filesystems of a test's own, also encrypting ones, for root (Linux) |
 //! | `failing` | a filesystem that fails, for root (Linux) |
 //! | `mapped_disk` | disks with bad sectors, or with a log of every write, for root (Linux) |
-//! | `mounts` | filesystems of a test's own, for root (Linux) |
-//! | `oracle` | the kernel's trace of io_uring (Linux) |
 //! | [`pace`] | the times of a slow machine |
-//! | [`said`] | streams whose every byte is known |
 //! | [`traced`] | events of `tracing`, as lines |
 //! | [`skip`] | reports skipped tests |
 
@@ -30,28 +24,17 @@ pub const TRUE: &str = if cfg!(target_os = "macos") { "/usr/bin/true" } else { "
 
 pub mod alive;
 pub mod bodies;
-pub mod cgroups;
 pub mod count;
 #[cfg(target_os = "linux")]
-pub mod encrypt;
-#[cfg(target_os = "linux")]
 pub mod failing;
-#[cfg(unix)]
-pub mod forked;
-#[cfg(target_os = "linux")]
-pub mod hold;
 pub mod hostile;
-pub mod isolate;
+#[cfg(target_os = "linux")]
+pub mod kernel;
 #[cfg(target_os = "linux")]
 pub mod mapped_disk;
 #[cfg(target_os = "linux")]
 pub mod mounts;
-#[cfg(target_os = "linux")]
-pub mod oracle;
 pub mod pace;
-#[cfg(target_os = "linux")]
-pub mod refuse;
-pub mod said;
 pub mod service;
 pub mod skip;
 pub mod traced;

@@ -5,12 +5,11 @@
 //! stdout; `s5` waits for that many milliseconds; `b5` leaves a process that holds the streams for so long, and `w5` one that then
 //! writes to stdout; `y` writes without an end; `T` ignores SIGTERM; `x3` exits, and `k9` ends by that signal.
 
-use std::io;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
+use pipewright_tests::bodies::{LATE, Said};
 use pipewright_tests::pace;
-use pipewright_tests::said::{LATE, Said};
 
 /// Plays a script.
 pub(crate) fn play(value: &str) -> io::Result<()> {

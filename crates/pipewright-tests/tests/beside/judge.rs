@@ -1,7 +1,7 @@
 //! The comparison of what was seen with what the script is known to do.
 
 use pipewright::Outcome;
-use pipewright_tests::said::LATE;
+use pipewright_tests::bodies::LATE;
 
 use super::plan::{Input, Plan, Stop};
 use super::script::End;

@@ -1,6 +1,6 @@
 //! A random script for the puppet's act `play`, and what is known about it.
 
-use pipewright_tests::said::{self, Said};
+use pipewright_tests::bodies::{self, Said};
 
 /// Sizes around every threshold: a page, a pipe, a large pipe, a buffer for reading.
 const SIZES: [usize; 18] = [
@@ -16,11 +16,11 @@ impl Random {
     /// Returns the source of a case.
     pub(crate) fn of(seed: u64, number: u64) -> Random {
         let mut state = number;
-        Random(seed ^ said::mix(&mut state))
+        Random(seed ^ bodies::mix(&mut state))
     }
 
     pub(crate) fn below(&mut self, most: usize) -> usize {
-        (said::mix(&mut self.0) >> 16) as usize % most.max(1)
+        (bodies::mix(&mut self.0) >> 16) as usize % most.max(1)
     }
 
     pub(crate) fn one_in(&mut self, count: usize) -> bool {

@@ -5,11 +5,10 @@ use std::path::Path;
 
 use pipewright_disk::{Access, BackendKind, Class, DiskFile, Engine, EngineOptions, Operation};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::encrypt::encrypted_folder;
+use pipewright_tests::kernel::Oracle;
 use pipewright_tests::mounts::{
-    Mounted, loop_mount, loop_mount_encrypting, mount, overlay, private, run,
+    Mounted, encrypted_folder, loop_mount, loop_mount_encrypting, mount, overlay, private, run,
 };
-use pipewright_tests::oracle::Oracle;
 use pipewright_tests::skip::{Lack, Need, kernel, skipped};
 
 use super::{folder, pattern};

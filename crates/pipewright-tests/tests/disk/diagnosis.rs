@@ -248,7 +248,7 @@ fn wine_is_not_taken_for_windows() {
 #[isolated_test]
 fn a_refused_io_uring_is_the_first_finding() {
     let folder = folder();
-    pipewright_tests::refuse::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
+    pipewright_tests::kernel::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
     let report = diagnose(folder.path(), &FEW).unwrap();
     assert_eq!(report.unavailable_backends[0].backend, BackendKind::Uring);
     let read = Test { asynchronous: true, direct: true, work: Work::Read };
@@ -262,7 +262,7 @@ fn a_refused_io_uring_is_the_first_finding() {
 #[isolated_test]
 fn verdicts_match_filesystems_of_known_behaviour() {
     use pipewright_disk::diagnosis::Remedy;
-    use pipewright_tests::{encrypt, mounts};
+    use pipewright_tests::mounts;
 
     let folder = folder();
     if let Err(lack) = mounts::private() {
@@ -334,7 +334,7 @@ fn verdicts_match_filesystems_of_known_behaviour() {
     let encrypting = mounts::loop_mount_encrypting(folder.path(), 64 << 20);
     let secret = |ext4: &mounts::Mounted| {
         let secret = ext4.path().join("secret");
-        encrypt::encrypted_folder(&secret).map(|()| secret)
+        mounts::encrypted_folder(&secret).map(|()| secret)
     };
     match encrypting.and_then(|ext4| Ok((secret(&ext4)?, ext4))) {
         Err(lack) => lack.skip(),

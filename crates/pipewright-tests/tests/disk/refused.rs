@@ -5,7 +5,7 @@ use pipewright_disk::{
     UnavailableReason,
 };
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::refuse::refuse;
+use pipewright_tests::kernel::refuse;
 use pipewright_tests::skip::{Need, is_forced_off, skipped};
 
 use super::{file_with, folder, pattern};
@@ -267,7 +267,7 @@ fn a_full_completion_ring_is_a_reason_to_wait() {
     let mut command = std::process::Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_enter", "-e"]);
     command.arg("inject=io_uring_enter:error=EBUSY:when=2");
-    command.arg(std::env::current_exe().unwrap()).arg(pipewright_tests::isolate::current_test());
+    command.arg(std::env::current_exe().unwrap()).arg(pipewright_tests::watchdog::current_test());
     command.args(["--exact", "--nocapture", "--test-threads=1"]);
     let output = command.env(INSIDE, "1").output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -9,9 +9,9 @@ use pipewright_ipc::{Channel, Options};
 use pipewright_test_macros::isolated_test;
 #[cfg(target_os = "linux")]
 use pipewright_test_macros::watched_test;
-use pipewright_tests::{alive, count, pace, watchdog};
 #[cfg(target_os = "linux")]
-use pipewright_tests::{cgroups, skip};
+use pipewright_tests::skip;
+use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::{both_ways, start, worker};
 
@@ -100,10 +100,10 @@ fn no_control_group_of_a_killed_hosts_workers_is_left() {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).unwrap();
     let pid = line.trim_end().strip_prefix("pid ").unwrap().parse().unwrap();
     let host = host.worker().unwrap();
-    let groups = cgroups::made_by(host.id());
+    let groups = alive::cgroups_made_by(host.id());
     host.signal(pipewright::Signal::KILL).unwrap();
     watchdog::until("its worker ends", || !alive::is_running(pid));
-    watchdog::until("no group is left", || cgroups::made_by(host.id()).is_empty());
+    watchdog::until("no group is left", || alive::cgroups_made_by(host.id()).is_empty());
     if groups.is_empty() {
         skip::skipped(skip::Need::Cgroup, "this machine has no cgroup");
     }

@@ -18,7 +18,7 @@ use pipewright_ipc::{Pool, PoolOptions};
 use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
 #[cfg(target_os = "linux")]
-use pipewright_tests::{alive, count, pace, refuse, watchdog};
+use pipewright_tests::{alive, count, kernel, pace, watchdog};
 
 use super::pool::{number, options, pool as start};
 
@@ -67,7 +67,7 @@ fn a_worker_that_cannot_be_killed_costs_only_its_own_calls() {
     let options = PoolOptions { max_workers: 1, cancel_grace: pace::millis(10), ..options() };
     let pool = start(options);
     let pid = number(&pool, "pid");
-    refuse::refuse(&[libc::SYS_kill, libc::SYS_pidfd_send_signal, libc::SYS_tgkill], libc::EPERM);
+    kernel::refuse(&[libc::SYS_kill, libc::SYS_pidfd_send_signal, libc::SYS_tgkill], libc::EPERM);
     let late = pool.begin(Request::new("hang").timeout(pace::millis(10))).unwrap();
     let error = late.wait().unwrap_err();
     assert!(error.is_timeout(), "{error}");

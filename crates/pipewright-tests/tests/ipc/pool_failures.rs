@@ -9,7 +9,7 @@ use pipewright_ipc::{CallEvent, ErrorKind, Pool, PoolOptions, Request};
 use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
 #[cfg(target_os = "linux")]
-use pipewright_tests::refuse;
+use pipewright_tests::kernel;
 use pipewright_tests::{skip, watchdog};
 
 use super::pool::{number, options, pool as start};
@@ -24,7 +24,7 @@ fn a_pool_that_cannot_wait_fails_its_calls() {
     number(&pool, "pid");
     let open = pool.begin("hang").unwrap();
     watchdog::until("the worker has it", || pool.stats().waiting == 0);
-    refuse::refuse(&[libc::SYS_ppoll], libc::ENOMEM);
+    kernel::refuse(&[libc::SYS_ppoll], libc::ENOMEM);
     // Wakes the pool's thread.
     let waiting = pool.begin("pid").map(|call| call.wait().unwrap_err());
     let errors = [

@@ -17,7 +17,7 @@ use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
 use pipewright_tests::{bodies, skip};
 #[cfg(target_os = "linux")]
-use pipewright_tests::{mounts, refuse};
+use pipewright_tests::{kernel, mounts};
 
 use super::start;
 #[cfg(target_os = "linux")]
@@ -94,7 +94,7 @@ fn no_space_or_no_permission_falls_back_to_the_socket() {
     ];
     for (call, errno, words) in refusals {
         // For the worker too. Of two filters the later one decides the error.
-        refuse::refuse(&[call], errno);
+        kernel::refuse(&[call], errno);
         let (used, reason) = works(&mut start("echo", &Options::default()));
         let reason = reason.unwrap_or_default();
         assert!(!used && (skip::is_forced_off("memfd") || reason.contains(words)), "{reason}");

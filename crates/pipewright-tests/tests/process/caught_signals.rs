@@ -33,7 +33,7 @@ fn caught_signals_are_waited_for_with_a_limit() {
 fn a_wait_for_signals_with_a_limit_needs_no_handle() {
     let caught = CaughtSignals::new(&[Signal::USR1]).unwrap();
     let send_here = sender();
-    pipewright_tests::refuse::refuse(&[libc::SYS_signalfd4, libc::SYS_ppoll], libc::EMFILE);
+    pipewright_tests::kernel::refuse(&[libc::SYS_signalfd4, libc::SYS_ppoll], libc::EMFILE);
     assert_eq!(caught.wait_for(short()).unwrap(), None);
     let sends = thread::spawn(move || send_here(Signal::USR1));
     assert_eq!(caught.wait_for(Duration::from_secs(600)).unwrap(), Some(Signal::USR1));

@@ -2,8 +2,8 @@
 
 use pipewright::{Command, TreeSlot};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::isolate;
 use pipewright_tests::skip::{Need, is_forced_off, skipped};
+use pipewright_tests::watchdog;
 
 use super::puppet;
 use super::tree_slot::has_no_slots;
@@ -30,7 +30,7 @@ fn inside(call: &str, signal: &str, case: &str) -> Option<String> {
     command.arg(format!("inject={call}:signal={signal}:when=1"));
     // Until the test handles it.
     command.args(["sh", "-c", "trap '' QUIT ABRT; exec \"$@\"", "sh"]);
-    command.arg(std::env::current_exe().unwrap()).arg(isolate::current_test());
+    command.arg(std::env::current_exe().unwrap()).arg(watchdog::current_test());
     command.args(["--exact", "--nocapture", "--test-threads=1"]);
     let output = command.env(CASE, case).output().unwrap();
     assert!(output.status.success(), "{call}, {signal}, {case}: {output:?}");

@@ -8,7 +8,7 @@ use pipewright::{
 };
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::skip::{Need, is_forced_off, skipped};
-use pipewright_tests::{alive, isolate, pace, watchdog};
+use pipewright_tests::{alive, pace, watchdog};
 
 use super::puppet;
 
@@ -79,7 +79,7 @@ fn one_moment_without_descriptors_is_not_remembered() {
     }
     let result = |case: String| {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        let test = isolate::current_test();
+        let test = watchdog::current_test();
         command.args([test.as_str(), "--exact", "--nocapture", "--test-threads=1"]);
         let output = command.env(CASE, &case).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -228,7 +228,7 @@ fn one_failed_call_of_a_first_supervised_start_is_not_taken_for_a_refusal() {
             let mut command = std::process::Command::new("strace");
             command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e"]);
             command.arg(format!("inject={call}:error={errno}:when=1"));
-            command.arg(std::env::current_exe().unwrap()).arg(isolate::current_test());
+            command.arg(std::env::current_exe().unwrap()).arg(watchdog::current_test());
             command.args(["--exact", "--nocapture", "--test-threads=1"]);
             let output = command.env(CASE, format!("{how} {call} {errno}")).output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -248,7 +248,7 @@ fn a_reached_limit_on_processes_is_not_taken_for_a_sandbox() {
         // Each first in its process.
         if std::env::var(CASE).is_err() {
             let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-            command.arg(isolate::current_test()).args(["--exact", "--nocapture"]);
+            command.arg(watchdog::current_test()).args(["--exact", "--nocapture"]);
             let output = command.env(CASE, how).output().unwrap();
             assert!(output.status.success(), "{how}: {output:?}");
             continue;
@@ -310,7 +310,7 @@ fn a_pipeline_whose_second_stage_cannot_be_held_is_not_to_be_tried_again() {
     let mut command = std::process::Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=socketpair", "-e"]);
     command.arg("inject=socketpair:error=ENOSYS:when=2");
-    command.arg(std::env::current_exe().unwrap()).arg(isolate::current_test());
+    command.arg(std::env::current_exe().unwrap()).arg(watchdog::current_test());
     command.args(["--exact", "--nocapture", "--test-threads=1"]);
     let output = command.env(CASE, "inside").output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipewright::{AsyncRunner, Command, Contain, Runner, Scope, Stdio, TreeSlot};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::forked::in_a_fork;
+use pipewright_tests::watchdog::in_a_fork;
 use pipewright_tests::{alive, pace, watchdog};
 
 use super::tree_slot::has_no_slots;

@@ -15,7 +15,7 @@ use pipewright_tests::skip::{Need, is_root, skipped};
 use super::cannot_supervise;
 use super::{ended_by, puppet};
 #[cfg(target_os = "linux")]
-use pipewright_tests::isolate;
+use pipewright_tests::watchdog;
 
 /// Returns the numbers of the handles of a child of this command.
 fn child_handles(change: impl FnOnce(&mut Command)) -> Vec<i32> {
@@ -225,7 +225,7 @@ fn a_child_that_its_new_user_stops_before_its_exec_holds_nothing_up() {
         let mut command = std::process::Command::new("strace");
         command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=setuid", "-e"]);
         command.arg("inject=setuid:signal=SIGSTOP:when=1");
-        command.arg(std::env::current_exe().unwrap()).arg(isolate::current_test());
+        command.arg(std::env::current_exe().unwrap()).arg(watchdog::current_test());
         command.args(["--exact", "--nocapture", "--test-threads=1"]);
         let output = command.env(CASE, "inside").output().unwrap();
         assert!(output.status.success(), "{output:?}");

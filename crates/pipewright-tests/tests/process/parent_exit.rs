@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 
 use pipewright::{Child, Command, Scope, Signal, Stdio};
 use pipewright_test_macros::watched_test;
-#[cfg(target_os = "linux")]
-use pipewright_tests::cgroups;
 #[cfg(unix)]
 use pipewright_tests::skip::{Need, is_root, skipped};
 use pipewright_tests::{alive, watchdog};
@@ -74,7 +72,7 @@ fn a_host_that_never_looks_at_an_ended_tree_leaves_no_control_group() {
         return;
     }
     let host = host_asleep("host-asleep=exit=0", "asleep");
-    watchdog::until("its group is removed", || cgroups::made_by(host.id()).is_empty());
+    watchdog::until("its group is removed", || alive::cgroups_made_by(host.id()).is_empty());
     host.signal(Signal::KILL).unwrap();
     host.wait().unwrap();
 }
@@ -89,9 +87,9 @@ fn a_killed_host_leaves_no_control_group_of_an_ended_tree_with_limits() {
     let host = host_asleep("host-asleep-limited=exit=0", "asleep-limited");
     let running = || alive::marked(MARK, "asleep-limited");
     watchdog::until("the command has ended", || running() == [host.id()]);
-    let groups = cgroups::made_by(host.id());
+    let groups = alive::cgroups_made_by(host.id());
     host.signal(Signal::KILL).unwrap();
-    watchdog::until("no group is left", || cgroups::made_by(host.id()).is_empty());
+    watchdog::until("no group is left", || alive::cgroups_made_by(host.id()).is_empty());
     host.wait().unwrap();
     if groups.is_empty() {
         skipped(Need::Cgroup, "this machine has no cgroup");
@@ -135,10 +133,10 @@ fn no_control_group_of_a_killed_host_is_left() {
         let processes = acts.matches('=').count();
         watchdog::until("the tree is complete", || alive::marked(MARK, &mark).len() == processes);
         both_supervisors(&host);
-        let groups = cgroups::made_by(host.id());
+        let groups = alive::cgroups_made_by(host.id());
         seen += groups.len();
         host.signal(Signal::KILL).unwrap();
-        watchdog::until("no group is left", || cgroups::made_by(host.id()).is_empty());
+        watchdog::until("no group is left", || alive::cgroups_made_by(host.id()).is_empty());
         no_process_is_left(&mark);
         assert!(groups.iter().all(|group| !group.exists()), "{groups:?}");
         host.wait().unwrap();
@@ -160,7 +158,7 @@ fn a_group_of_a_killed_host_that_is_empty_only_later_is_removed_then() {
     let host = command.spawn().unwrap();
     watchdog::until("the tree is complete", || alive::marked(MARK, "late").len() == 2);
     both_supervisors(&host);
-    let groups = cgroups::made_by(host.id());
+    let groups = alive::cgroups_made_by(host.id());
     let other = puppet(["wait=600"]).kill_on_drop().spawn().unwrap();
     // A group with such a file kills the other process too.
     let keeps = |group: &&std::path::PathBuf| !group.join("cgroup.kill").exists();
@@ -175,7 +173,7 @@ fn a_group_of_a_killed_host_that_is_empty_only_later_is_removed_then() {
     let killed = Instant::now();
     watchdog::until("it takes a while", || killed.elapsed() > Duration::from_millis(400));
     drop(other);
-    watchdog::until("no group is left", || cgroups::made_by(host.id()).is_empty());
+    watchdog::until("no group is left", || alive::cgroups_made_by(host.id()).is_empty());
     host.wait().unwrap();
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pipewright::{Command, ErrorKind, Outcome, ProcessHandle, Signal, Stdio};
 use pipewright_test_macros::isolated_test;
-pub(crate) use pipewright_tests::refuse::{refuse, refuse_flags};
+pub(crate) use pipewright_tests::kernel::{refuse, refuse_flags};
 use pipewright_tests::{alive, count, pace, watchdog};
 
 use super::puppet;

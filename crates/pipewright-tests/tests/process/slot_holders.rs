@@ -5,7 +5,7 @@ use std::time::Duration;
 use pipewright::{Child, Command, Outcome, Stdio, TreeSlot};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{Need, is_root, skipped};
-use pipewright_tests::{alive, isolate, pace, watchdog};
+use pipewright_tests::{alive, pace, watchdog};
 
 use super::tree_slot::has_no_slots;
 
@@ -118,7 +118,7 @@ fn is_inside(call: &str, times: &str) -> bool {
     let mut command = std::process::Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e"]);
     command.arg(format!("inject={call}:error=ENOBUFS:{times}"));
-    command.arg(std::env::current_exe().unwrap()).arg(isolate::current_test());
+    command.arg(std::env::current_exe().unwrap()).arg(watchdog::current_test());
     command.args(["--exact", "--nocapture", "--test-threads=1"]);
     let output = command.env(CASE, "inside").output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -4,7 +4,7 @@ use std::thread;
 
 use pipewright::{Command, Scope};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::hold::hold;
+use pipewright_tests::kernel::hold;
 use pipewright_tests::skip::{Need, is_root, skipped};
 
 use super::puppet;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pipewright::{Capture, Command, ErrorKind, Limits, MemoryLimit, Outcome, Stdio, TreeSlot};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{Need, skipped};
-use pipewright_tests::{cgroups, count, watchdog};
+use pipewright_tests::{alive, count, watchdog};
 
 use super::tree_limits::{SMALL, cannot_limit, memory};
 use super::tree_slot::has_no_slots;
@@ -146,7 +146,7 @@ fn groups_that_something_else_has_removed_are_made_again() {
         let is_own = |group: &PathBuf| {
             group.file_name().is_some_and(|name| groups.contains(&*name.to_string_lossy()))
         };
-        for group in cgroups::made_by(std::process::id()).into_iter().filter(is_own) {
+        for group in alive::cgroups_made_by(std::process::id()).into_iter().filter(is_own) {
             std::fs::remove_dir(group).unwrap();
         }
         assert_eq!(run_in(&slot, limits, &["exit=3"]).status.code(), Some(3));
@@ -180,6 +180,6 @@ fn the_groups_of_a_slot_are_removed_with_it() {
     (0..16).for_each(run);
     watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("every handle is closed", || count::handles() <= before);
-    let left = cgroups::made_by(std::process::id());
+    let left = alive::cgroups_made_by(std::process::id());
     assert!(left.is_empty(), "{left:?}");
 }

@@ -10,9 +10,8 @@ use std::time::Instant;
 use pipewright::machine::{State, facilities};
 use pipewright::{Command, Containment, ErrorKind, LimitMechanism, MemoryLimit, Outcome, Stdio};
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::isolate::current_test;
 use pipewright_tests::skip::{Need, counted, skipped};
-use pipewright_tests::watchdog::until;
+use pipewright_tests::watchdog::{current_test, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::puppet;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pipewright::{Contain, Containment, ErrorKind, Outcome, Scope, Stdio};
 use pipewright_test_macros::isolated_test;
 use pipewright_tests::skip::{Need, is_forced_off, skipped};
-use pipewright_tests::{alive, isolate, pace, watchdog};
+use pipewright_tests::{alive, pace, watchdog};
 
 use super::puppet;
 use super::refused::{refuse, refuse_flags};
@@ -88,7 +88,7 @@ fn everywhere(errno: i32) {
         }
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         command
-            .args([isolate::current_test().as_str(), "--exact", "--nocapture", "--test-threads=1"])
+            .args([watchdog::current_test().as_str(), "--exact", "--nocapture", "--test-threads=1"])
             .env(REFUSED, name);
         if !command.status().unwrap().success() {
             failed.push(name);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::token_pipe::TokenPipe;
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::forked::in_a_fork;
+use pipewright_tests::watchdog::in_a_fork;
 
 use super::super::{Correction, Token};
 use super::*;

@@ -5,8 +5,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 
 use pipewright_os::base::private_file::Facts;
 use pipewright_test_macros::isolated_test;
-use pipewright_tests::forked::in_a_fork;
 use pipewright_tests::skip;
+use pipewright_tests::watchdog::in_a_fork;
 
 use super::*;
 use crate::journal::files::{Claim, LOCK, beside};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
 #[cfg(unix)]
-use pipewright_tests::forked::in_a_fork;
+use pipewright_tests::watchdog::in_a_fork;
 
 #[cfg(unix)]
 use super::never;
