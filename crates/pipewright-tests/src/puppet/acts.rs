@@ -11,7 +11,7 @@ use pipewright_tests::pace;
 
 #[cfg(target_os = "linux")]
 use crate::peer;
-use crate::{started, system, worker};
+use crate::{system, worker};
 
 /// Performs one act.
 pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
@@ -71,8 +71,8 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "ipc" => worker::perform(value),
         #[cfg(target_os = "linux")]
         "peer" => peer::perform(value),
-        "is-worker" => started::is_worker(value),
-        "forgets" => started::forgets(value),
+        "is-worker" => worker::is_worker(value),
+        "forgets" => worker::forgets(value),
         other => system::perform(other, value),
     }
 }

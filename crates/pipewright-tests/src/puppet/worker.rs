@@ -1,23 +1,28 @@
 //! The acts of a puppet as a worker: `ipc=MODE,key=value,...`.
 
-use std::io::{self, IoSlice};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use pipewright_ipc::{Channel, Options, Pool, PoolOptions, SharedMemory, worker};
-use pipewright_os::channel::handle_channel::{self, Arrived, ChannelEnd};
-use pipewright_tests::bodies;
-use pipewright_tests::service::Probe;
-
-use crate::probe::{self, ProbeWorker};
-use crate::{started, streams};
-
 #[expect(dead_code, reason = "the host's side of the example")]
 #[path = "../../../pipewright-ipc/examples/build.rs"]
 mod build;
 #[expect(dead_code, reason = "the host's side of the example")]
+#[path = "../../../pipewright-ipc/examples/service.rs"]
+mod example;
+#[expect(dead_code, reason = "the host's side of the example")]
 #[path = "../../../pipewright-ipc/examples/pool.rs"]
 mod pool;
+
+use std::fs::OpenOptions;
+use std::io::{self, IoSlice, Write as _};
+use std::pin::pin;
+use std::task::{self, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pipewright::Command;
+use pipewright_ipc::service::{Context, Duplex, Input, Output};
+use pipewright_ipc::{Channel, Error, Options, Pool, PoolOptions, Request, SharedMemory, worker};
+use pipewright_os::channel::handle_channel::{self, Arrived, ChannelEnd};
+use pipewright_tests::service::{DivisionError, Probe};
+use pipewright_tests::{bodies, pace};
 
 /// Runs as a worker of that kind until the host is gone.
 pub(crate) fn perform(value: &str) -> io::Result<()> {
@@ -76,7 +81,7 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
             std::process::exit(7);
         }
         "calls" => worker::run(&options, &mut ActWorker::default())?,
-        "calculator" => probe::calculate(&options)?,
+        "calculator" => calculate(&options)?,
         "probe" => Probe::serve(ProbeWorker::default(), &options)?,
         "sums" => worker::serve_calls(&options, |call| {
             let numbers: Vec<u64> = call.value()?;
@@ -255,7 +260,7 @@ impl worker::Serve for ActWorker {
                 }
             }
             b"is-worker" => return Ok(format!("{}\n", worker::is_worker()).into_bytes()),
-            b"child" => return Ok(started::child_is_worker(&text)?.into_bytes()),
+            b"child" => return Ok(child_is_worker(&text)?.into_bytes()),
             b"pool" => return pool_of_its_own(),
             b"hold-pool" => return hold_pool_of_trees(),
             b"ask" => return Ok(call.ask(rest)?),
@@ -273,7 +278,7 @@ impl worker::Serve for ActWorker {
                 bodies::body(number, bodies::length(number), &mut body);
                 return Ok(body);
             }
-            _ => return streams::act(name, call),
+            _ => return act_on_items(name, call),
         }
         Ok(b"done".to_vec())
     }
@@ -395,5 +400,200 @@ fn gives(options: &Options) -> Result<(), pipewright_ipc::Error> {
         let (reader, mut writer) = pipewright::pipe(Default::default())?;
         channel.send_with_handles(b"read it", &[reader.into()])?;
         io::Write::write_all(&mut writer, &question)?;
+    }
+}
+
+/// Prints if this process is a worker; with an argument, a child of that kind prints it.
+pub(crate) fn is_worker(whose: &str) -> io::Result<()> {
+    let answer = match whose {
+        "" => format!("{}\n", worker::is_worker()),
+        kind => child_is_worker(kind)?,
+    };
+    io::stdout().write_all(answer.as_bytes())
+}
+
+/// Returns the output of a child that was started in that way.
+fn child_is_worker(kind: &str) -> io::Result<String> {
+    let puppet = std::env::current_exe()?;
+    match kind {
+        "pipewright" => Ok(Command::new(puppet).arg("is-worker").read()? + "\n"),
+        "std" => {
+            let output = std::process::Command::new(puppet).arg("is-worker").output()?;
+            String::from_utf8(output.stdout).map_err(io::Error::other)
+        }
+        other => Err(io::Error::other(format!("unknown kind of child: {other}"))),
+    }
+}
+
+/// The depth at which no process starts another one, so that a failing run ends too.
+const DEEPEST: u32 = 3;
+
+/// Appends its depth to the file, and starts workers of its own.
+pub(crate) fn forgets(value: &str) -> io::Result<()> {
+    let mut parts = value.splitn(3, ',');
+    let mut part = || parts.next().unwrap_or_default();
+    let (kind, depth, file) = (part(), part(), part());
+    let depth: u32 = depth.parse().map_err(io::Error::other)?;
+    let mut list = OpenOptions::new().append(true).create(true).open(file)?;
+    list.write_all(format!("{depth}\n").as_bytes())?;
+    if depth >= DEEPEST {
+        return Ok(());
+    }
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(format!("forgets={kind},{},{file}", depth + 1));
+    let options = Options { shared_memory: SharedMemory::Off, ..Options::default() };
+    match kind {
+        "pool" => start_pool(command, options)?,
+        "channel" => drop(Channel::<(), ()>::start(&mut command, &options)?),
+        "channel-async" => {
+            let start = pin!(Channel::<(), ()>::start_async(&mut command, &options));
+            // Polled once: the call has to fail before it waits.
+            let _ = start.poll(&mut task::Context::from_waker(Waker::noop())).map_ok(drop)?;
+        }
+        other => return Err(io::Error::other(format!("unknown kind of host: {other}"))),
+    }
+    Ok(())
+}
+
+fn start_pool(command: Command, channel: Options) -> Result<(), Error> {
+    let options = PoolOptions { max_workers: 1, start_attempts: 2, channel, ..Default::default() };
+    let pool = Pool::new(command, options)?;
+    pool.call(Request::new("x").timeout(pace::seconds(20))).map(drop)
+}
+
+/// Performs an act on the items of a call.
+fn act_on_items(name: &[u8], call: &mut worker::Call<'_>) -> worker::Answer {
+    match name {
+        b"count-items" => count(call),
+        b"take-items" => {
+            while call.next_item()?.is_some() {}
+            Ok(b"done".to_vec())
+        }
+        b"sum" => {
+            let mut sum = 0;
+            while let Some(item) = call.next_item()? {
+                sum += item.len();
+            }
+            Ok(sum.to_string().into_bytes())
+        }
+        b"first-item" => call.next_item()?.ok_or_else(|| "no item".into()),
+        b"echo-items" => {
+            let mut count: u64 = 0;
+            while let Some(item) = call.next_item()? {
+                call.send_item(&item)?;
+                count += 1;
+            }
+            Ok(count.to_string().into_bytes())
+        }
+        b"after-cancel" => after_cancel(call),
+        b"exit-at-item" => {
+            call.next_item()?;
+            std::process::exit(5);
+        }
+        _ => Err("unknown request".into()),
+    }
+}
+
+/// Waits for the cancellation, and only then for items or for credit.
+fn after_cancel(call: &mut worker::Call<'_>) -> worker::Answer {
+    while !call.is_cancelled() {
+        std::thread::park_timeout(std::time::Duration::from_millis(2));
+    }
+    while call.request().ends_with(b"send") {
+        call.send_item(b"x")?;
+    }
+    while call.next_item()?.is_some() {}
+    Ok(Vec::new())
+}
+
+/// Checks that each item is the body of its number, and returns their number.
+fn count(call: &mut worker::Call<'_>) -> worker::Answer {
+    let (mut number, mut expected) = (0, Vec::new());
+    while let Some(item) = call.next_item()? {
+        bodies::check(number, bodies::length(number), &item, &mut expected);
+        number += 1;
+    }
+    // The end is an end for good.
+    if call.next_item()?.is_some() {
+        return Err("an item after the end".into());
+    }
+    Ok(number.to_string().into_bytes())
+}
+
+/// Serves the example.
+fn calculate(options: &Options) -> Result<(), pipewright_ipc::Error> {
+    example::Calculator::serve(example::Worker, options)
+}
+
+/// The worker, and the sum so far.
+#[derive(Default)]
+pub(crate) struct ProbeWorker(u64);
+
+impl Probe for ProbeWorker {
+    fn pid(&self) -> u32 {
+        std::process::id()
+    }
+
+    fn divide(&self, dividend: i64, divisor: i64) -> Result<i64, DivisionError> {
+        match divisor {
+            0 => Err(DivisionError::ByZero { dividend }),
+            _ => dividend.checked_div(divisor).ok_or(DivisionError::Overflow),
+        }
+    }
+
+    fn add(&mut self, numbers: Vec<u64>) -> u64 {
+        self.0 += numbers.iter().sum::<u64>();
+        self.0
+    }
+
+    fn nothing(&self, (): (), _: String, _: u8, _: u8, _: u8) {}
+
+    fn panic(&self, message: String) {
+        panic!("{message}")
+    }
+
+    fn exit(&self, code: i32) {
+        std::process::exit(code)
+    }
+
+    fn wait(&self, file: String, context: &mut Context<'_>) -> bool {
+        let is_written = std::fs::write(file, "").is_ok();
+        while !context.is_cancelled() {
+            thread::park_timeout(Duration::from_millis(2));
+        }
+        is_written
+    }
+
+    fn count_up(&self, to: u32, numbers: &mut Output<'_, u32>) -> String {
+        for number in 0..to {
+            if let Err(error) = numbers.send(&number) {
+                return error.to_string();
+            }
+        }
+        "done".to_owned()
+    }
+
+    fn sum(&self, start: u64, numbers: &mut Input<'_, u64>) -> Option<u64> {
+        let mut sum = start;
+        while let Some(number) = numbers.next().ok()? {
+            sum += number;
+        }
+        Some(sum)
+    }
+
+    fn number(&self, texts: &mut Duplex<'_, String, (u32, String)>, prefix: String) -> u32 {
+        let mut count = 0;
+        while let Ok(Some(text)) = texts.next() {
+            if texts.send(&(count, prefix.clone() + &text)).is_err() {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    fn reset(&mut self) -> bool {
+        self.0 = 0;
+        true
     }
 }
