@@ -108,7 +108,7 @@ run_cell() {
         # Without swap, so that it is soon full.
         full-*)
             local scale=20 before='swapoff -a; export PIPEWRIGHT_TEST_FILL_MEMORY=yes; '
-            suite -m 1024 -t 600 "${cell#full-}" process tree_limits_kills:: ;;
+            suite -m 1024 -t 600 "${cell#full-}" process tree_limits::kills:: ;;
         # As an ordinary user in a scope of systemd's, as a terminal has it.
         systemd-*)
             # One test at a time: they use one manager, which has 2 s for an answer.

@@ -80,7 +80,7 @@ async_workers() { PIPEWRIGHT_FORCE=async tests --test ipc; }
 cell "the suite of workers through the async verbs" async_workers
 # Counts also the threads of tokio's children. A separate run, because tokio's features would hide that ours are missing.
 cell "the threads of idle children, beside those of tokio's" \
-    cargo test --locked -p pipewright-tests --features peers --test process -- idle_children::idle
+    cargo test --locked -p pipewright-tests --features peers --test process -- async_verbs::idle
 # The long runs of what repeats to see rare orders of events, and of the nets, whose short ones are in the gate.
 net() { PIPEWRIGHT_NET=all tests "$@"; }
 cell "the suites: all rounds of what they repeat" net --lib --tests --no-fail-fast -- \

@@ -135,7 +135,7 @@ in_parts() { # SUITE PARTS
 }
 
 # One test needs a peer (the feature `peers`), without which the others are built.
-with_peers=idle_children::idle_children_take_no_thread
+with_peers=async_verbs::idle_children_take_no_thread
 smoke=
 if [ "${1:-}" = smoke ]; then
     smoke=yes

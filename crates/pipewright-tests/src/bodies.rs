@@ -83,8 +83,8 @@ pub struct Said {
 }
 
 impl Said {
-    /// Creates the stream of that number. The kind is `b` for any bytes, `t` for text with long characters and both kinds of line
-    /// ends, `l` for short lines, `n` for text without line ends.
+    /// Creates the stream of that number. The kind is `b` for any bytes, `t` for text with long characters and both
+    /// kinds of line ends, `l` for short lines, `n` for text without line ends.
     pub fn new(seed: u64, stream: u8, kind: char) -> Said {
         let mut state = seed ^ u64::from(stream) << 56;
         let mut table = Vec::with_capacity(TABLE_BYTES + 4);

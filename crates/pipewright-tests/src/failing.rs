@@ -20,8 +20,8 @@ pub const GOOD_BYTES: usize = 64 << 10;
 const ROOT: u64 = 1;
 const DATA: u64 = 2;
 
-/// Mounts the filesystem with a file `data` of zeros. Its first sync fails and every later one succeeds, as the kernel's
-/// do.
+/// Mounts the filesystem with a file `data` of zeros. Its first sync fails and every later one succeeds, as the
+/// kernel's do.
 ///
 /// Call [`private`](crate::mounts::private) first. `Err` is what the machine lacks.
 pub fn mount_failing(folder: &Path) -> Result<(Mounted, PathBuf), Lack> {

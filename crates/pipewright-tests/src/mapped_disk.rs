@@ -19,7 +19,8 @@ pub const VARIABLE: &str = "PIPEWRIGHT_TEST_DISKS";
 const SECTOR_BYTES: u64 = 512;
 const LOG_MAGIC: u64 = 0x006a_7366_7773_6872;
 
-/// Returns that many spare disks, for the rest of this process. Waits while another one has them: tests run at the same time.
+/// Returns that many spare disks, for the rest of this process. Waits while another one has them: tests run at the same
+/// time.
 /// `Err` is that there are none.
 pub fn spare_disks<const N: usize>() -> Result<[PathBuf; N], Lack> {
     let lack = |detail: String| Lack::new(Need::SpareDisks, detail);
@@ -190,9 +191,9 @@ pub struct CutDisk<'a> {
     pub marks: Vec<&'a str>,
 }
 
-/// Makes the disk again as it may be after power cuts at random places, the last one behind everything, and calls `check`
-/// for each. Everything until the last flush before a cut is there, and a random part of what came after it. No cut is
-/// before the mark `from`. Returns the number of writes that were lost.
+/// Makes the disk again as it may be after power cuts at random places, the last one behind everything, and calls
+/// `check` for each. Everything until the last flush before a cut is there, and a random part of what came after it. No
+/// cut is before the mark `from`. Returns the number of writes that were lost.
 pub fn cut_at_random(
     log: &WriteLog,
     disk: &Path,

@@ -174,8 +174,8 @@ const AES_256_XTS: u8 = 1;
 const AES_256_CTS: u8 = 4;
 const PADDED_TO_32: u8 = 3;
 
-/// Creates a folder on a filesystem with the feature `encrypt`. New files in it are encrypted. `Err` is what the machine
-/// lacks.
+/// Creates a folder on a filesystem with the feature `encrypt`. New files in it are encrypted. `Err` is what the
+/// machine lacks.
 pub fn encrypted_folder(path: &Path) -> Result<(), Lack> {
     let message = |error: io::Error| Lack::new(Need::Filesystem("fscrypt"), error);
     std::fs::create_dir(path).map_err(message)?;

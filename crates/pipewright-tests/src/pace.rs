@@ -41,11 +41,11 @@ pub fn seconds(seconds: u64) -> Duration {
     scaled(Duration::from_secs(seconds))
 }
 
-/// Returns a number of rounds: the first in a long run (`PIPEWRIGHT_NET=all`), a quarter of it in a short one, and the second at a
-/// scale above 1, which is also the least.
+/// Returns a number of rounds: the first in a long run (`PIPEWRIGHT_NET=all`), a quarter of it in a short one, and the
+/// second at a scale above 1, which is also the least.
 ///
-/// The rounds are repeated to see rare orders of events. A slow machine sees them in more of its runs, and a gate that runs often
-/// in one of its runs.
+/// The rounds are repeated to see rare orders of events. A slow machine sees them in more of its runs, and a gate that
+/// runs often in one of its runs.
 pub fn rounds(long: usize, slow: usize) -> usize {
     let is_long = std::env::var_os("PIPEWRIGHT_NET").is_some_and(|value| value == "all");
     rounds_of(long, slow, is_long, scale())

@@ -60,8 +60,8 @@ pub fn is_forced_off(facility: &str) -> bool {
     is_forced(known.unwrap_or_else(|| panic!("no facility is called {facility}")).1)
 }
 
-/// Returns true if verbs run as tasks (`PIPEWRIGHT_FORCE=async` in a build with test hooks), on a runtime that has its own
-/// handles.
+/// Returns true if verbs run as tasks (`PIPEWRIGHT_FORCE=async` in a build with test hooks), on a runtime that has its
+/// own handles.
 pub fn is_forced_async() -> bool {
     is_forced(Forced::Async)
 }

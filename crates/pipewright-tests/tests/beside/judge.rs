@@ -34,8 +34,8 @@ pub(crate) fn check(plan: &Plan, seen: &Seen) {
         let unread = unread as usize;
         assert!((least..=most).contains(&unread), "unread: {unread}, not {least} to {most}");
     }
-    // With `StopAtExit` and after a stop there is one more look, a millisecond later: another thread's start may hold a copy of a
-    // pipe that long on a machine that is busy.
+    // With `StopAtExit` and after a stop there is one more look, a millisecond later: another thread's start may hold a
+    // copy of a pipe that long on a machine that is busy.
     let is_waited_for = plan.linger != 'e' && !is_over;
     if seen.held_open == Some(true) && seen.outcome.is_some() && is_waited_for {
         assert!(plan.script.holds || !ends, "held open, and nothing holds it");

@@ -10,7 +10,8 @@ use tokio::runtime::{Builder, Runtime};
 use super::plan::{Plan, Way};
 use super::seen::{Seen, failed};
 
-/// Letters: `s` can be stopped, `l` has a limit, `m` can merge, `c` can be contained, `b` in the background, `i` feeds no input,
+/// Letters: `s` can be stopped, `l` has a limit, `m` can merge, `c` can be contained, `b` in the background, `i` feeds
+/// no input,
 /// `o` needs its pipes set, `x` has lines, `d` is dropped.
 pub(crate) const WAYS: &[Way] = &[
     Way { name: "output", run: output, kinds: "btln", traits: "slmcb" },

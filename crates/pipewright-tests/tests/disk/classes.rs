@@ -102,7 +102,8 @@ fn sleeps_of_this_thread() -> usize {
     sleeps.unwrap().trim().parse().unwrap()
 }
 
-/// Checks that the caller slept at least once for each operation that blocked it, and that exactly those operations have class `Worker` that the kernel handed to a thread.
+/// Checks that the caller slept at least once for each operation that blocked it, and that exactly those operations
+/// have class `Worker` that the kernel handed to a thread.
 fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
     // The program behind it preallocates nothing.
     let need = if name == "fuse" { Need::Storage } else { Need::Filesystem(name) };

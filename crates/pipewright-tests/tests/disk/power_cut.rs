@@ -1,4 +1,5 @@
-//! Power cuts and bad sectors, on disks of the device mapper. `ci/kernels.sh all` runs these in a machine with spare disks.
+//! Power cuts and bad sectors, on disks of the device mapper. `ci/kernels.sh all` runs these in a machine with spare
+//! disks.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

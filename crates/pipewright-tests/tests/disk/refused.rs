@@ -263,7 +263,8 @@ fn a_full_completion_ring_is_a_reason_to_wait() {
     if Engine::new(options).is_err() {
         return skipped(Need::IoUring, "its own failures are tried");
     }
-    // The first call of each ring is a test of it. Kernels before 5.13 refuse to submit while completions wait for room.
+    // The first call of each ring is a test of it. Kernels before 5.13 refuse to submit while completions wait for
+    // room.
     let mut command = std::process::Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_enter", "-e"]);
     command.arg("inject=io_uring_enter:error=EBUSY:when=2");

@@ -164,8 +164,8 @@ pub(crate) fn all() -> Vec<(c_long, &'static str, Of)> {
     all
 }
 
-/// Returns the errors that a call of that name can have on that object. Those that no code can answer are left out: a pipe
-/// that ends early, a terminal that hangs up.
+/// Returns the errors that a call of that name can have on that object. Those that no code can answer are left out: a
+/// pipe that ends early, a terminal that hangs up.
 pub(crate) fn errors(name: &str, object: &Object, args: &[u64; 6]) -> Vec<i32> {
     let again = object.nonblocking.then_some(EAGAIN);
     let with = |errors: &[i32]| errors.iter().copied().chain(again).collect::<Vec<_>>();

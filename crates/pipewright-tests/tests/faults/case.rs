@@ -245,7 +245,8 @@ impl Looked<'_> {
         let key = format!("{who} {name} {}", object.label).trim_end().to_owned();
         let left_out = self.scenario.left_out.iter().filter(|(call, _)| key.starts_with(call));
         let left_out: Vec<i32> = left_out.flat_map(|(_, errors)| *errors).copied().collect();
-        // A supervisor has no handlers of signals; and as subprocess does, the package says nothing of input that is not read.
+        // A supervisor has no handlers of signals; and as subprocess does, the package says nothing of input that is
+        // not read.
         errors.retain(|errno| {
             let of_role =
                 matches!((who, *errno), ("supervisor", libc::EINTR) | ("python", libc::EPIPE));

@@ -149,8 +149,8 @@ fn all_cases(scenario: usize, facts: &Facts) -> Vec<Case> {
     cases
 }
 
-/// Returns some cases, those with the smallest hashes: others as the seed differs, and nearly the same as the calls do. Those
-/// that are known to hang are left to the long run.
+/// Returns some cases, those with the smallest hashes: others as the seed differs, and nearly the same as the calls do.
+/// Those that are known to hang are left to the long run.
 fn picked(scenario: &Scenario, mut cases: Vec<Case>, seed: u64) -> Vec<Case> {
     cases.retain(|case| {
         let error = calls::error_name(case.injection.errno);
@@ -193,8 +193,8 @@ fn in_shards(scenarios: &[Scenario], usual: &[Facts], cases: &[Case], root: &Roo
     lines
 }
 
-/// Runs a case; if something does not hold, up to two more times. Returns a line for each finding that was seen twice, or that
-/// is expected.
+/// Runs a case; if something does not hold, up to two more times. Returns a line for each finding that was seen twice,
+/// or that is expected.
 fn run_case(
     scenarios: &[Scenario],
     usual: &[Facts],

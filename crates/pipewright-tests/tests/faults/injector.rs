@@ -96,8 +96,8 @@ pub(crate) fn wait_for_one() -> bool {
     unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) > 0 }
 }
 
-/// Installs the filter. Its descriptor has the lowest free number, which is written first: afterwards a call may have to
-/// wait for the answer of who needs the number.
+/// Installs the filter. Its descriptor has the lowest free number, which is written first: afterwards a call may have
+/// to wait for the answer of who needs the number.
 fn filtered(numbers: &[c_long], writer: &mut File) -> io::Result<()> {
     let free = File::open("/dev/null")?.as_raw_fd();
     let instruction = |code: u32, jt: usize, k: u32| libc::sock_filter {
@@ -150,8 +150,8 @@ fn filtered(numbers: &[c_long], writer: &mut File) -> io::Result<()> {
 }
 
 impl Listener {
-    /// Makes the processes take turns without a detour through the scheduler, which halves the time of a call. Before Linux
-    /// 6.6 that cannot be had.
+    /// Makes the processes take turns without a detour through the scheduler, which halves the time of a call. Before
+    /// Linux 6.6 that cannot be had.
     fn wake_at_once(&self) {
         const SYNC_WAKE_UP: u64 = 1;
         // SAFETY: takes numbers. Its failure is ignored, as above.
@@ -160,7 +160,8 @@ impl Listener {
         };
     }
 
-    /// Waits for a call, for at most that time. `Ok(None)`: there was none. `Err`: no process is left that could make one.
+    /// Waits for a call, for at most that time. `Ok(None)`: there was none. `Err`: no process is left that could make
+    /// one.
     pub(crate) fn next(&self, milliseconds: i32) -> Result<Option<Asked>, ()> {
         let mut polled = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one live entry.

@@ -48,7 +48,8 @@ pub(crate) fn findings(
     if is_about_disks && said_ok && injection.is_some_and(is_sync) {
         add("untrue", "synced after a failed sync, which was repeated".to_owned());
     }
-    // A wait takes many things together, and must not end them all. An `epoll_ctl` is about one, and so is the wait for a disk.
+    // A wait takes many things together, and must not end them all. An `epoll_ctl` is about one, and so is the wait for
+    // a disk.
     let is_shortage = |it: &Injection| it.errno == libc::ENOMEM && it.key.contains(" ppoll");
     let has_failed = run.passes.get(&1).is_some_and(|(result, _)| result == "told");
     if !is_about_disks && has_failed && injection.is_some_and(is_shortage) {

@@ -176,7 +176,8 @@ fn pass(scene: &Scene, scenario: &Scenario, open: Option<Pass>) -> Option<Pass> 
     open
 }
 
-/// Waits until nothing is left that was not there before and is not usual, for at most a second, and returns what is left.
+/// Waits until nothing is left that was not there before and is not usual, for at most a second, and returns what is
+/// left.
 fn at_rest(folder: &Path, before: &Left, usual: &Left) -> Left {
     let until = Instant::now() + pace::millis(1000);
     loop {

@@ -1,5 +1,5 @@
-//! Bounds of a pool that hold whatever its workers do: processes, calls of one that does not end, and the pool's own thread.
-//! The suite `peers` looks for more.
+//! Bounds of a pool that hold whatever its workers do: processes, calls of one that does not end, and the pool's own
+//! thread. The suite `peers` looks for more.
 
 use std::future::Future as _;
 use std::pin::Pin;

@@ -1,4 +1,5 @@
-//! The wire of `docs/wire.md`, as another implementation may use it. `clients` has the suite of those in other languages.
+//! The wire of `docs/wire.md`, as another implementation may use it. `clients` has the suite of those in other
+//! languages.
 
 use std::io::IoSlice;
 

@@ -170,8 +170,8 @@ pub(crate) fn findings(plan: &Plan, seen: &Seen) -> Vec<Finding> {
 /// Compares with the figures of docs/workers.md.
 fn bounds(plan: &Plan, seen: &Seen, findings: &mut Vec<Finding>) {
     let (workers, most) = (plan.workers, plan.most as usize >> 20);
-    // The message that is being received from each worker, and for each call its request, a question, an answer and a reply,
-    // with copies on their way; 24 MiB are the rings, the stacks, the allocator and the items.
+    // The message that is being received from each worker, and for each call its request, a question, an answer and a
+    // reply, with copies on their way; 24 MiB are the rings, the stacks, the allocator and the items.
     let messages = if plan.bytes >= 1 << 20 { 4 } else { 2 };
     let allowed =
         24 + ((2 * workers * plan.ring) >> 20) + (workers + messages * plan.callers) * most;

@@ -93,7 +93,8 @@ pub(crate) fn run(plan: &Plan) -> Seen {
     let notes = Notes::default();
     let closing = thread::scope(|scope| {
         scope.spawn(|| {
-            // Refused descriptors exist for a moment, and a machine may be busy: those count that were there at ten looks in a row.
+            // Refused descriptors exist for a moment, and a machine may be busy: those count that were there at ten
+            // looks in a row.
             let mut last = [0; 10];
             while !is_done.load(Ordering::SeqCst) {
                 last.rotate_left(1);

@@ -246,8 +246,8 @@ fn address_space() -> u64 {
 #[cfg(target_os = "linux")]
 #[isolated_test]
 fn out_of_memory_is_a_limit() {
-    // The present use, with room for the allocations of a start (musl's allocator keeps no spare memory), but not for the
-    // stack of a child, which is 64 KiB.
+    // The present use, with room for the allocations of a start (musl's allocator keeps no spare memory), but not for
+    // the stack of a child, which is 64 KiB.
     let limit =
         libc::rlimit { rlim_cur: address_space() + (48 << 10), rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a live struct.

@@ -1,13 +1,17 @@
-//! A capture returns when a grandchild holds the pipe, has everything written before, and reports `held_open`.
+//! Captures: they never deadlock, return although a grandchild holds the pipe, and fail with their output so far.
 
-use std::time::Instant;
+use std::io::Read;
+use std::time::{Duration, Instant};
 
-use pipewright::{Capture, Linger, Outcome};
+use pipewright::{
+    CancelToken, Capture, Error, ErrorKind, Event, Exceeded, Limit, Linger, Outcome, Source, Stdio,
+};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::{pace, watchdog};
 
-use super::{later, puppet};
+use crate::async_verbs::one_thread;
+use crate::{alternating, flood, later, puppet};
 
 /// Returns the default linger, with time for a grandchild to start.
 fn patient() -> Linger {
@@ -81,8 +85,8 @@ fn stop_at_exit_without_a_holder_reads_everything() {
     }
 }
 
-/// Runs many short commands on several threads. A child of one has copies of the pipes of the others until it executes its program,
-/// which may take long on a busy machine.
+/// Runs many short commands on several threads. A child of one has copies of the pipes of the others until it executes
+/// its program, which may take long on a busy machine.
 fn starts_of_other_threads_hold_nothing(set: impl Fn(&mut pipewright::Command) + Sync) {
     use pipewright_os::base::test_hooks::{Forced, is_forced};
 
@@ -144,4 +148,291 @@ fn linger_drain_never_sends_sigpipe_to_the_holder() {
     assert!(capture.held_open);
     std::fs::write(&go, b"").unwrap();
     watchdog::until("the holder has written all", || std::path::Path::new(&done).exists());
+}
+
+/// Sizes around the capacity of a pipe, and far beyond.
+const SIZES: [usize; 9] = [0, 1, 4095, 4096, 65_535, 65_536, 65_537, 1 << 20, 16 << 20];
+
+// A fork of another test would hold the streams open.
+#[isolated_test]
+fn never_deadlocks_with_one_stream_after_the_other() {
+    for size in SIZES {
+        for [first, second] in [["out-bytes", "err-bytes"], ["err-bytes", "out-bytes"]] {
+            let acts = [format!("{first}={size}"), format!("{second}={size}")];
+            let output = puppet(acts).output().unwrap();
+            assert!(output.stdout == flood(size) && output.stderr == flood(size), "{size}");
+            assert_eq!((output.outcome, output.held_open), (Outcome::Exited, false));
+        }
+    }
+}
+
+#[watched_test]
+fn never_deadlocks_with_streams_that_alternate() {
+    let size = 8 << 20;
+    let output = puppet([format!("alternate={size}")]).output().unwrap();
+    assert!(output.stdout == alternating(size), "stdout");
+    assert!(output.stderr == alternating(size), "stderr");
+}
+
+#[watched_test]
+fn never_deadlocks_while_stdin_is_fed_and_both_streams_answer() {
+    for size in SIZES {
+        let input = flood(size);
+        let output = puppet(["cat-both"]).stdin(Stdio::bytes(input.clone())).output().unwrap();
+        assert!(output.stdout == input && output.stderr == input, "{size}");
+        assert_eq!(output.stdin_unread, 0);
+    }
+}
+
+#[watched_test]
+fn never_deadlocks_with_a_quarter_of_a_gigabyte_each_way() {
+    let input = flood(pace::rounds(256, 32) << 20);
+    let output = puppet(["cat"]).stdin(Stdio::bytes(input.clone())).output().unwrap();
+    assert!(output.stdout == input);
+}
+
+#[watched_test]
+fn never_deadlocks_when_the_child_answers_before_it_reads() {
+    let input = flood(1 << 20);
+    let acts = ["out-bytes=1048576", "err-bytes=1048576", "cat"];
+    let output = puppet(acts).stdin(Stdio::bytes(input.clone())).output().unwrap();
+    assert!(output.stdout[1 << 20..] == input);
+}
+
+#[watched_test]
+fn never_deadlocks_when_stdin_is_not_read_at_all() {
+    let input = flood(4 << 20);
+    let output = puppet(["out=done"]).stdin(Stdio::bytes(input)).output().unwrap();
+    assert_eq!(output.stdout, b"done");
+    assert_eq!(output.stdin_unread, 4 << 20);
+}
+
+#[watched_test]
+fn never_deadlocks_when_piped_streams_are_not_read() {
+    let mut command = puppet(["alternate=1000000"]);
+    let status = command.stdout(Stdio::piped()).stderr(Stdio::piped()).status().unwrap();
+    assert!(status.success());
+}
+
+#[watched_test]
+fn never_deadlocks_when_a_closed_stream_goes_on_beside_an_open_one() {
+    // stdout ends long before stderr does, and the child before either is read to its end.
+    let output = puppet(["out=x", "err-bytes=3000000"]).output().unwrap();
+    assert_eq!((output.stdout.len(), output.stderr.len()), (1, 3_000_000));
+}
+
+#[watched_test]
+fn both_streams_are_drained_while_the_input_is_fed() {
+    let input = flood(2_000_000);
+    let mut command = puppet(["cat-both", "exit=3"]);
+    command.stdin(Stdio::bytes(input.clone())).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = command.spawn().unwrap().read_all_bytes().unwrap();
+    assert!(output.stdout == input && output.stderr == input);
+    assert_eq!((output.status.code(), output.stdin_unread), (Some(3), 0));
+    let mut lines = command.spawn().unwrap().read_all_lines().unwrap();
+    let mut bytes = [0, 0];
+    for line in lines.by_ref() {
+        let line = line.unwrap();
+        bytes[line.source as usize] += line.text.chars().count();
+    }
+    assert!(bytes[Source::Stdout as usize] > 0 && bytes[0] == bytes[1]);
+    assert_eq!(lines.finish().unwrap().stderr_bytes, Some(2_000_000));
+}
+
+#[watched_test]
+fn a_missing_stream_is_empty_and_reported() {
+    let mut command = puppet(["out=o\n", "err=e\n"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let text = command.spawn().unwrap().read_all_text().unwrap();
+    assert_eq!((text.stdout.as_str(), text.stdout_bytes), ("o\n", Some(2)));
+    assert_eq!((text.stderr.as_str(), text.stderr_bytes), ("", None));
+    let mut child = command.spawn().unwrap();
+    let mut taken = child.stdout.take().unwrap();
+    let output = child.read_all_bytes().unwrap();
+    assert_eq!((output.stdout.as_slice(), output.stdout_bytes), (&b""[..], None));
+    let mut text = String::new();
+    taken.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "o\n");
+    let mut none = puppet(["exit=4"]);
+    let mut lines = none.stdout(Stdio::null()).spawn().unwrap().read_all_lines().unwrap();
+    assert!(lines.next().is_none());
+    assert_eq!(lines.finish().unwrap().status.code(), Some(4));
+}
+
+#[watched_test]
+fn read_all_follows_the_commands_options() {
+    // Long enough for a start on a busy machine.
+    let soon = pace::millis(if cfg!(windows) { 3000 } else { 700 });
+    let mut command = puppet(["out=partial\n", "wait=600"]);
+    command.stdout(Stdio::piped()).timeout(soon);
+    let text = command.spawn().unwrap().read_all_text().unwrap();
+    assert_eq!((text.stdout.as_str(), text.outcome), ("partial\n", Outcome::TimedOut));
+    assert!(!alive::is_running(text.pid));
+    let mut lines = command.spawn().unwrap().read_all_lines().unwrap();
+    assert_eq!(lines.next().unwrap().unwrap().text, "partial");
+    assert!(lines.next().is_none());
+    assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
+    let mut command = puppet(["out=12345\n678\n", "wait=600"]);
+    command.stdout(Stdio::piped()).limit(Limit::fail(4)).max_line(2);
+    let output = command.spawn().unwrap().read_all_bytes().unwrap();
+    assert_eq!((output.stdout.as_slice(), output.outcome), (&b"1234"[..], Outcome::LimitExceeded));
+    let mut lines = command.spawn().unwrap().read_all_lines().unwrap();
+    let line = lines.next().unwrap().unwrap();
+    assert_eq!((line.text.as_str(), line.truncated), ("12", true));
+    assert_eq!(lines.finish().unwrap().outcome, Outcome::LimitExceeded);
+}
+
+#[watched_test]
+fn strict_text_errors_have_an_offset() {
+    let mut command = puppet(["out-hex=61ff"]);
+    command.stdout(Stdio::piped()).strict_utf8();
+    let error = command.spawn().unwrap().read_all_text().unwrap_err();
+    assert!(error.to_string().ends_with("stdout is not UTF-8 at byte 1"), "{error}");
+}
+
+#[track_caller]
+fn facts(error: &Error) -> (Outcome, Option<Exceeded>, &str, &str) {
+    let ErrorKind::Failed { outcome, exceeded, stdout_tail, stderr_tail, .. } = error.kind() else {
+        panic!("{error:?}");
+    };
+    (*outcome, *exceeded, stdout_tail, stderr_tail)
+}
+
+#[watched_test]
+fn checked_passes_success_and_turns_failure_into_an_error() {
+    assert_eq!(puppet(["out=hi"]).capture().unwrap().check().unwrap().stdout, "hi");
+    assert_eq!(puppet(["out=hi"]).output().unwrap().check().unwrap().stdout, b"hi");
+    let mut fails = puppet(["out=said", "err=first\nlast words\n", "exit=3"]);
+    let of_read = fails.read().unwrap_err();
+    let checked = [
+        fails.capture().unwrap().check().unwrap_err(),
+        fails.output().unwrap().check().unwrap_err(),
+        one_thread().block_on(fails.output_async()).unwrap().check().unwrap_err(),
+    ];
+    // "exit status: 3"; Windows: "exit code: 3".
+    let status = fails.status().unwrap();
+    let words = format!("failed: {status}: last words");
+    assert!(of_read.to_string().ends_with(&words), "{of_read}");
+    for error in checked {
+        assert_eq!((error.to_string(), error.kind()), (of_read.to_string(), of_read.kind()));
+        assert_eq!(error.program(), of_read.program());
+        assert_eq!(facts(&error), (Outcome::Exited, None, "said", "first\nlast words\n"));
+    }
+    let ending = fails.lines().unwrap().finish().unwrap();
+    let error = ending.check().unwrap_err();
+    assert!(error.to_string().ends_with(&format!("failed: {status}")), "{error}");
+    let Some(Ok(Event::Exited(ending))) = fails.events().unwrap().last() else { panic!() };
+    assert_eq!(ending.check().unwrap_err().program(), of_read.program());
+}
+
+#[watched_test]
+fn an_error_quotes_the_last_line_of_merged_output() {
+    let said = "out=one\n";
+    let mut fails = puppet([said, "err=no disk\n", "exit=3"]);
+    fails.merge_stderr();
+    let status = fails.status().unwrap();
+    let merged = fails.stdout(Stdio::piped()).spawn().unwrap().read_all_text().unwrap();
+    let errors = [
+        fails.read().unwrap_err(),
+        fails.capture().unwrap().check().unwrap_err(),
+        one_thread().block_on(fails.output_async()).unwrap().check().unwrap_err(),
+        merged.check().unwrap_err(),
+        (puppet(["exit=0"]) | &mut fails).read().unwrap_err(),
+    ];
+    for error in errors {
+        let words = format!("failed: {status}: no disk");
+        assert!(error.to_string().ends_with(&words), "{error}");
+        let both = "one\nno disk\n";
+        assert_eq!(facts(&error), (Outcome::Exited, None, both, both));
+    }
+    // Another stage failed: the last one's output is not its reason.
+    let error = (puppet(["exit=3"]) | puppet([said]).merge_stderr()).read().unwrap_err();
+    assert!(error.to_string().ends_with(&format!("failed: {status}")), "{error}");
+    // Without the merge, stdout is not a reason: the child's stderr has gone elsewhere.
+    let mut silent = puppet([said, "exit=3"]);
+    let error = silent.stderr(Stdio::null()).read().unwrap_err();
+    assert!(error.to_string().ends_with(&format!("failed: {status}")), "{error}");
+}
+
+#[watched_test]
+fn a_timeout_error_has_its_limit_and_the_output_so_far() {
+    let mut command = puppet(["out=one\ntwo\n", "wait=600"]);
+    let error = command.timeout(later()).read().unwrap_err();
+    let words = format!("failed: timed out after {:?}: two", later());
+    assert!(error.to_string().ends_with(&words), "{error}");
+    let limit = Some(Exceeded::Time(later()));
+    assert_eq!(facts(&error), (Outcome::TimedOut, limit, "one\ntwo\n", ""));
+    let capture = command.capture().unwrap();
+    assert_eq!(capture.exceeded, limit);
+    assert_eq!(capture.check().unwrap_err().to_string(), error.to_string());
+    // Its stderr says more.
+    let mut command = puppet(["out=one\n", "err=oh\n", "wait=600"]);
+    let error = command.idle_timeout(later()).read().unwrap_err();
+    let words = format!("failed: timed out after {:?} without output: oh", later());
+    assert!(error.to_string().ends_with(&words), "{error}");
+    assert_eq!(facts(&error).1, Some(Exceeded::Silence(later())));
+}
+
+#[watched_test]
+fn other_limits_are_named_in_their_errors() {
+    let mut command = puppet(["out=12345678901", "wait=600"]);
+    let error = command.limit(Limit::fail(10)).capture().unwrap().check().unwrap_err();
+    let words = "failed: exceeded its output limit of 10 bytes: 1234567890";
+    assert!(error.to_string().ends_with(words), "{error}");
+    assert_eq!(facts(&error).1, Some(Exceeded::Bytes(10)));
+    let token = CancelToken::new();
+    token.cancel();
+    let error = puppet(["wait=600"]).cancel(&token).output().unwrap().check().unwrap_err();
+    assert!(error.to_string().ends_with("failed: cancelled"), "{error}");
+    assert_eq!((facts(&error).0, facts(&error).1), (Outcome::Cancelled, None));
+}
+
+#[watched_test]
+fn an_error_line_is_bounded_and_its_facts_are_complete() {
+    let mut command = puppet(["out=first\n", "out-xs=100000", "out=\n", "wait=600"]);
+    let error = command.timeout(later()).read().unwrap_err();
+    let text = error.to_string();
+    assert!(!text.contains('\n') && text.ends_with(&"x".repeat(200)), "{text}");
+    let rest = text.rsplit(": ").next().unwrap();
+    assert_eq!(rest.len(), 200);
+    assert_eq!(facts(&error).2.len(), 64 << 10);
+}
+
+#[watched_test]
+fn a_pipeline_names_the_stage_that_failed_or_all_that_were_stopped() {
+    let mut pipeline = puppet(["err=oh\n", "exit=3"]) | puppet(["cat"]);
+    let capture = pipeline.capture().unwrap();
+    let error = capture.check().unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with(&format!("failed: {}: oh", puppet(["exit=3"]).status().unwrap())),
+        "{error}"
+    );
+    assert!(!error.to_string().contains('|'), "{error}");
+    let mut pipeline = puppet(["out=x\n", "wait=600"]) | puppet(["cat"]);
+    let output = pipeline.timeout(later()).output().unwrap();
+    let error = output.check().unwrap_err();
+    assert!(error.to_string().contains(" | "), "{error}");
+    assert!(error.to_string().ends_with(&format!("timed out after {:?}: x", later())), "{error}");
+}
+
+#[watched_test]
+fn an_exit_is_described_in_one_line() {
+    let shown = |acts: &[&str]| puppet(acts).lines().unwrap().finish().unwrap().to_string();
+    let line = shown(&["exit=1"]);
+    assert!(line.starts_with("exited with code 1 after "), "{line}");
+    if !cfg!(windows) {
+        let line = shown(&["raise=KILL"]);
+        assert!(line.starts_with("killed by SIGKILL after "), "{line}");
+    }
+    let mut command = puppet(["wait=600"]);
+    let ending = command.timeout(later()).lines().unwrap().finish().unwrap();
+    let line = ending.to_string();
+    assert!(line.starts_with(&format!("timed out after {:?}, ended after ", later())), "{line}");
+    assert!(ending.elapsed >= later());
+    let mut command = puppet(["out=12345", "wait=600"]);
+    let line = command.limit(Limit::fail(1)).lines().unwrap().finish().unwrap().to_string();
+    assert!(line.starts_with("exceeded its output limit of 1 byte, ended after "), "{line}");
+    assert_eq!(Exceeded::Time(Duration::from_millis(1500)).to_string(), "timed out after 1.5s");
 }

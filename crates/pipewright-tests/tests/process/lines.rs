@@ -1,18 +1,20 @@
-//! Lines of both streams: their order, their length, and a child whose lines are no longer read.
+//! Lines, text and events of both streams: their order, their length, their limits, and waits for them.
 
-use pipewright::{Command, Limit, Line, Lines, Outcome, Source, Stdio};
+use std::time::{Duration, Instant};
+
+use pipewright::{
+    CancelToken, Command, Ending, ErrorKind, Event, Events, Limit, Line, Lines, Next, Outcome,
+    Source, Stdio, run_all,
+};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::{alive, count, pace, watchdog};
 use proptest::prelude::*;
 
-use super::{flood, puppet};
+use crate::async_verbs::one_thread;
+use crate::{alternating, flood, later, puppet, short};
 
 fn all(lines: Lines) -> Vec<Line> {
     lines.map(|line| line.expect("a line")).collect()
-}
-
-fn texts(lines: Lines) -> Vec<String> {
-    all(lines).into_iter().map(|line| line.text).collect()
 }
 
 #[watched_test]
@@ -165,4 +167,465 @@ fn fast_lines_are_the_same() {
     let lines = texts(puppet(["cat"]).stdin(Stdio::bytes(bytes.clone())).lines().unwrap());
     // A flood has no carriage return before a line feed.
     assert!(lines.iter().map(String::as_str).eq(expected));
+}
+
+#[watched_test]
+fn head_and_tail_are_kept_and_the_child_runs_to_its_end() {
+    let all = flood(2_000_000);
+    for limit in [0, 1, 1000, 100_000] {
+        let mut command = puppet(["out-bytes=2000000", "err=fits"]);
+        let head = command.limit(Limit::keep_head(limit)).output().unwrap();
+        assert!(head.stdout == all[..limit]);
+        let tail = command.limit(Limit::keep_tail(limit)).output().unwrap();
+        assert!(tail.stdout == all[all.len() - limit..]);
+        for output in [head, tail] {
+            assert!(output.truncated && output.status.success());
+            assert_eq!((output.outcome, output.stdout_bytes), (Outcome::Exited, Some(2_000_000)));
+        }
+    }
+    let fits = puppet(["out=abc"]).limit(Limit::keep_tail(3)).output().unwrap();
+    assert_eq!((fits.stdout.as_slice(), fits.truncated), (&b"abc"[..], false));
+}
+
+#[watched_test]
+fn fail_stops_the_child_and_keeps_what_fits() {
+    let mut command = puppet(["out=12345", "wait=600"]);
+    let capture = command.limit(Limit::fail(3)).capture().unwrap();
+    assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::LimitExceeded, "123"));
+    assert!(!capture.success() && capture.truncated);
+    assert!(!alive::is_running(capture.pid));
+    // Also if the child has exited before the first read.
+    let capture = puppet(["out=12345"]).limit(Limit::fail(4)).capture().unwrap();
+    assert_eq!(capture.outcome, Outcome::LimitExceeded);
+    let capture = puppet(["out=12345"]).limit(Limit::fail(5)).capture().unwrap();
+    assert_eq!((capture.outcome, capture.truncated), (Outcome::Exited, false));
+    let error = puppet(["out=12345"]).limit(Limit::fail(4)).read().unwrap_err();
+    let words = "failed: exceeded its output limit of 4 bytes: 1234";
+    assert!(error.to_string().ends_with(words), "{error}");
+}
+
+#[watched_test]
+fn fail_passes_no_byte_beyond_the_limit_to_a_tee() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    for limit in [Limit::fail(1000), Limit::fail(1000).count_only()] {
+        let mut command = puppet(["out-bytes=300000", "wait=600"]);
+        let output = command.stdout(Stdio::tee_to(Stdio::create(&path))).limit(limit).output();
+        assert_eq!(output.unwrap().outcome, Outcome::LimitExceeded);
+        assert!(std::fs::read(&path).unwrap() == flood(1000), "{limit:?}");
+    }
+    // Output that just fits is passed on whole.
+    let mut command = puppet(["out-bytes=1000"]);
+    command.stdout(Stdio::tee_to(Stdio::create(&path))).limit(Limit::fail(1000));
+    assert_eq!(command.output().unwrap().outcome, Outcome::Exited);
+    assert!(std::fs::read(&path).unwrap() == flood(1000));
+    // A limit that stops nothing does not limit the tee either.
+    let mut command = puppet(["out-bytes=3000"]);
+    command.stdout(Stdio::tee_to(Stdio::create(&path))).limit(Limit::keep_head(1000));
+    assert!(command.output().unwrap().truncated);
+    assert!(std::fs::read(&path).unwrap() == flood(3000));
+}
+
+#[watched_test]
+fn fail_stops_the_child_whatever_the_verb_keeps() {
+    let is_stopped = |command: &mut Command| {
+        let error = command.limit(Limit::fail(3)).run().unwrap_err();
+        let ErrorKind::Failed { outcome, .. } = error.kind() else { panic!("{error}") };
+        assert_eq!(*outcome, Outcome::LimitExceeded, "{error}");
+    };
+    is_stopped(puppet(["out=12345", "wait=600"]).stdout(Stdio::piped()));
+    is_stopped(puppet(["err=12345", "wait=600"]).stderr(Stdio::piped()));
+    let mut command = puppet(["out=12345", "wait=600"]);
+    let status = command.stdout(Stdio::piped()).limit(Limit::fail(3)).status().unwrap();
+    assert!(!status.success(), "{status}");
+    let last = puppet(["out=12345", "wait=600"]).stdout(Stdio::piped()).owned();
+    let error = (puppet(["out="]) | last).limit(Limit::fail(3)).run().unwrap_err();
+    assert!(error.to_string().ends_with("failed: exceeded its output limit of 3 bytes"), "{error}");
+    // A tail limit stops no child here either, and the error has the whole end of stderr.
+    let mut command = puppet(["err=12345", "exit=3"]);
+    let error = command.stderr(Stdio::piped()).limit(Limit::keep_head(3)).run().unwrap_err();
+    assert!(error.to_string().ends_with("12345"), "{error}");
+}
+
+#[isolated_test]
+fn memory_stays_bounded_whatever_the_child_writes() {
+    let before = count::rss_bytes();
+    // Wine moves a few megabytes in a second.
+    let bytes = if cfg!(windows) { 30_000_000 } else { pace::rounds(300_000_000, 60_000_000) };
+    for limit in [Limit::keep_head(10_000), Limit::keep_tail(10_000)] {
+        let output = puppet([format!("out-bytes={bytes}")]).limit(limit).output().unwrap();
+        assert_eq!(output.stdout_bytes, Some(bytes as u64));
+    }
+    let grown = count::rss_bytes().saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes");
+}
+
+const TEXT: &str = "caf\u{e9}\r\n\u{1f600} \u{4f60}\u{597d}\n\r\nlast";
+
+/// Writes the text one byte at a time, with a pause after each so that each arrives by itself.
+fn byte_by_byte(text: &str) -> Vec<String> {
+    text.bytes().flat_map(|byte| [format!("out-hex={byte:02x}"), "wait=0.002".to_owned()]).collect()
+}
+
+fn texts(lines: impl Iterator<Item = Result<Line, pipewright::Error>>) -> Vec<String> {
+    lines.map(|line| line.unwrap().text).collect()
+}
+
+#[watched_test]
+fn a_multibyte_character_split_anywhere_decodes_right() {
+    assert_eq!(puppet(byte_by_byte(TEXT)).strict_utf8().capture().unwrap().stdout, TEXT);
+}
+
+#[watched_test]
+fn lines_split_anywhere_decode_right() {
+    let lines = puppet(byte_by_byte(TEXT)).strict_utf8().lines().unwrap();
+    assert_eq!(texts(lines), ["caf\u{e9}", "\u{1f600} \u{4f60}\u{597d}", "", "last"]);
+}
+
+#[watched_test]
+fn a_character_cut_by_a_limit_does_not_fail_strict_text() {
+    let text = |limit| {
+        let mut command = puppet(["out=\u{e9}a\u{e9}"]);
+        command.strict_utf8().limit(limit).capture().map(|capture| capture.stdout)
+    };
+    assert_eq!(text(Limit::keep_head(4)).unwrap(), "\u{e9}a");
+    assert_eq!(text(Limit::fail(4)).unwrap(), "\u{e9}a");
+    assert_eq!(text(Limit::keep_tail(4)).unwrap(), "a\u{e9}");
+    assert_eq!(text(Limit::keep_head(5)).unwrap(), "\u{e9}a\u{e9}");
+    let mut command = puppet(["out-hex=61ff62"]);
+    let error = command.strict_utf8().limit(Limit::keep_head(2)).capture().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::InvalidUtf8 { offset: 1, .. }), "{error}");
+}
+
+#[watched_test]
+fn a_character_cut_by_a_limit_is_replaced_and_the_rest_decodes() {
+    let mut command = puppet(["out=ab\u{e9}"]);
+    let capture = command.limit(Limit::keep_head(3)).capture().unwrap();
+    assert_eq!((capture.stdout.as_str(), capture.truncated), ("ab\u{fffd}", true));
+}
+
+#[cfg(unix)]
+#[isolated_test]
+fn a_gigabyte_in_one_line_keeps_memory_bounded() {
+    let before = count::rss_bytes();
+    let mut command = Command::new("head");
+    command.args(["-c", "1073741824", "/dev/zero"]);
+    let lines: Vec<Line> = command.max_line(1000).lines().unwrap().map(Result::unwrap).collect();
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].truncated && lines[0].text.len() == 1000);
+    let grown = count::rss_bytes().saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes");
+}
+
+#[watched_test]
+fn lines_of_both_streams_arrive_as_they_are_written() {
+    // The child writes a line when the one before it has been read.
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let wait_for = |name: &str| format!("wait-for-file={}", file(name));
+    let acts = ["out=1\n", &wait_for("1"), "err=2\n", &wait_for("2"), "out=3\n", "wait=600"];
+    let mut lines = puppet(acts).lines().unwrap();
+    let pid = lines.pid();
+    for (source, text) in [(Source::Stdout, "1"), (Source::Stderr, "2"), (Source::Stdout, "3")] {
+        let line = lines.next().unwrap().unwrap();
+        assert_eq!((line.source, line.text.as_str(), line.truncated), (source, text, false));
+        std::fs::write(file(text), "").unwrap();
+    }
+    assert!(alive::is_running(pid), "the child has not ended, and its lines are here");
+    // Dropping them closes the streams; this child never writes again.
+    drop(lines);
+    assert!(alive::is_running(pid));
+    drop(alive::KillOnDrop(pid));
+}
+
+#[cfg(unix)]
+#[watched_test]
+fn lines_wait_for_their_reader() {
+    let mut lines = Command::new("yes").lines().unwrap();
+    let pid = lines.pid();
+    for _ in 0..10_000 {
+        assert_eq!(lines.next().unwrap().unwrap().text, "y");
+    }
+    drop(lines);
+    watchdog::until("SIGPIPE has ended it and it is reaped", || alive::state(pid).is_none());
+}
+
+#[watched_test]
+fn the_end_of_the_lines_is_the_end_of_the_child() {
+    let mut lines = puppet(["out=a\nb", "exit=3"]).lines().unwrap();
+    assert_eq!(texts(lines.by_ref()), ["a", "b"]);
+    assert!(lines.next().is_none(), "the end is returned again");
+    let ending = lines.finish().unwrap();
+    assert_eq!((ending.status.code(), ending.outcome), (Some(3), Outcome::Exited));
+    assert_eq!(ending.stdout_bytes, Some(3));
+}
+
+#[watched_test]
+fn finish_reads_the_rest() {
+    let mut lines = puppet(["lines=20000", "exit=4"]).lines().unwrap();
+    assert_eq!(lines.next().unwrap().unwrap().text, "line 0");
+    let ending = lines.finish().unwrap();
+    assert_eq!((ending.status.code(), ending.stdout_bytes), (Some(4), Some(208_890)));
+}
+
+#[watched_test]
+fn a_timeout_ends_the_lines() {
+    let start = Instant::now();
+    let mut command = puppet(["out=only\n", "wait=600"]);
+    let mut lines = command.timeout(later()).lines().unwrap();
+    assert_eq!(texts(lines.by_ref()), ["only"]);
+    assert!(start.elapsed() >= later());
+    assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
+}
+
+#[watched_test]
+fn a_line_that_is_not_utf8_is_an_error_and_the_next_one_comes() {
+    let mut command = puppet(["out-hex=ff0a", "out=fine\n"]);
+    let mut lines = command.strict_utf8().lines().unwrap();
+    assert!(lines.next().unwrap().is_err());
+    assert_eq!(lines.next().unwrap().unwrap().text, "fine");
+    let mut lossy = puppet(["out-hex=ff0a"]).stdin(Stdio::bytes("x")).lines().unwrap();
+    assert_eq!(lossy.next().unwrap().unwrap().text, "\u{fffd}");
+}
+
+/// Returns both streams put together again, and the exit.
+fn gather(events: Events) -> (Vec<u8>, Vec<u8>, Ending) {
+    let (mut out, mut err, mut ending) = (Vec::new(), Vec::new(), None);
+    for (number, event) in events.enumerate() {
+        assert!(ending.is_none(), "nothing comes after the end");
+        match event.unwrap() {
+            Event::Started(pid) => assert!(number == 0 && pid > 0),
+            Event::Stdout(bytes) if !bytes.is_empty() => out.extend(bytes),
+            Event::Stderr(bytes) if !bytes.is_empty() => err.extend(bytes),
+            Event::Exited(last) => ending = Some(last),
+            other => panic!("event {number} is {other:?}"),
+        }
+    }
+    (out, err, ending.expect("the last event is the end"))
+}
+
+#[watched_test]
+fn events_come_in_the_order_in_which_things_happen() {
+    let dir = tempfile::tempdir().unwrap();
+    let gates = ["1", "2", "3"].map(|name| dir.path().join(name));
+    let acts = [
+        "out=a".to_owned(),
+        format!("wait-for-file={}", gates[0].display()),
+        "err=b".to_owned(),
+        format!("wait-for-file={}", gates[1].display()),
+        "out=c".to_owned(),
+        format!("wait-for-file={}", gates[2].display()),
+        "exit=3".to_owned(),
+    ];
+    let mut events = puppet(acts).events().unwrap();
+    let mut next = || events.next().unwrap().unwrap();
+    assert!(matches!(next(), Event::Started(pid) if alive::is_running(pid)));
+    for (gate, expected) in
+        gates.iter().zip([Event::Stdout(b"a".into()), Event::Stderr(b"b".into()), {
+            Event::Stdout(b"c".into())
+        }])
+    {
+        // Each is here before the next thing can happen.
+        assert_eq!(next(), expected);
+        std::fs::write(gate, b"").unwrap();
+    }
+    let Event::Exited(ending) = next() else { panic!("the last event is the end") };
+    assert_eq!((ending.status.code(), ending.stdout_bytes), (Some(3), Some(2)));
+    assert!(events.next().is_none() && events.next().is_none());
+}
+
+#[watched_test]
+fn events_contain_every_byte() {
+    let (out, err, ending) = gather(puppet(["alternate=3000000"]).events().unwrap());
+    let expected = alternating(3_000_000);
+    assert!(out == expected && err == expected);
+    assert_eq!((ending.stdout_bytes, ending.stderr_bytes), (Some(3_000_000), Some(3_000_000)));
+    let (out, err, ending) = gather(puppet::<_, &str>([]).events().unwrap());
+    assert!(out.is_empty() && err.is_empty() && ending.success());
+}
+
+#[watched_test]
+fn timeouts_and_cancels_are_reported_by_the_last_event() {
+    let limit = later();
+    let start = Instant::now();
+    let mut command = puppet(["out=x", "wait=600"]);
+    let (out, _, ending) = gather(command.timeout(limit).events().unwrap());
+    assert!(start.elapsed() >= limit);
+    assert_eq!((out.as_slice(), ending.outcome), (&b"x"[..], Outcome::TimedOut));
+    let mut command = puppet(["out=x", "wait=600"]);
+    let (_, _, ending) = gather(command.idle_timeout(limit).events().unwrap());
+    assert_eq!(ending.outcome, Outcome::IdleTimedOut);
+    let token = CancelToken::new();
+    let mut command = puppet(["out=x", "wait=600"]);
+    let mut events = command.cancel(&token).events().unwrap();
+    events.next().unwrap().unwrap();
+    assert_eq!(events.next().unwrap().unwrap(), Event::Stdout(b"x".into()));
+    token.cancel();
+    let Some(Ok(Event::Exited(ending))) = events.next() else { panic!("the last event") };
+    assert_eq!(ending.outcome, Outcome::Cancelled);
+}
+
+#[watched_test]
+fn limits_hold_for_events() {
+    let limited = |limit| {
+        let mut command = puppet(["out-bytes=200000"]);
+        gather(command.limit(limit).events().unwrap())
+    };
+    let all = crate::flood(200_000);
+    let (head, _, ending) = limited(Limit::keep_head(70_001));
+    assert!(head == all[..70_001] && ending.truncated && ending.success());
+    let (tail, _, ending) = limited(Limit::keep_tail(70_001));
+    assert!(tail == all[all.len() - 70_001..] && ending.truncated && ending.success());
+    let (start, _, ending) = limited(Limit::fail(70_001));
+    assert!(start == all[..70_001]);
+    assert_eq!(ending.outcome, Outcome::LimitExceeded);
+}
+
+#[cfg(unix)]
+#[watched_test]
+fn a_child_waits_until_its_events_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let done = dir.path().join("done");
+    let acts = ["out-bytes=5000000".to_owned(), format!("touch={}", done.display())];
+    let mut events = puppet(acts).events().unwrap();
+    events.next().unwrap().unwrap();
+    events.next().unwrap().unwrap();
+    let pid = events.pid();
+    watchdog::until("the pipe is full", || alive::state(pid) == Some('S'));
+    assert!(!done.exists(), "it has written everything although no output was read");
+    let ending = events.finish().unwrap();
+    assert_eq!(ending.stdout_bytes, Some(5_000_000));
+    assert!(done.exists());
+}
+
+#[cfg(unix)]
+#[isolated_test]
+fn dropped_events_end_a_child_that_writes_and_leave_nothing() {
+    let before = count::handles();
+    let mut events = Command::new("yes").events().unwrap();
+    let Event::Started(pid) = events.next().unwrap().unwrap() else { panic!("the start") };
+    assert!(matches!(events.next(), Some(Ok(Event::Stdout(_)))));
+    drop(events);
+    watchdog::until("SIGPIPE has ended it and it is reaped", || alive::state(pid).is_none());
+    watchdog::until("no handle is left", || count::handles() == before);
+}
+
+#[watched_test]
+fn the_exit_is_reported_once() {
+    let mut events = puppet(["exit=5"]).events().unwrap();
+    events.next().unwrap().unwrap();
+    assert!(matches!(events.next(), Some(Ok(Event::Exited(ending))) if !ending.success()));
+    assert!(events.next().is_none());
+    let error = events.finish().unwrap_err();
+    assert!(error.to_string().contains("has already been returned"), "{error}");
+}
+
+const TICK: Duration = Duration::from_millis(20);
+const LONG: Duration = Duration::from_secs(600);
+
+/// Returns a command that writes a line, and another one when the file exists.
+fn held_up(dir: &std::path::Path) -> (Command, std::path::PathBuf) {
+    let go = dir.join("go");
+    let wait = format!("wait-for-file={}", go.display());
+    (puppet(["out=one\n", &wait, "out=two\n", "exit=3"]), go)
+}
+
+#[watched_test]
+fn next_within_tells_a_line_from_a_timeout_and_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut command, go) = held_up(dir.path());
+    let mut lines = command.lines().unwrap();
+    assert_eq!(lines.next_within(LONG).item().unwrap().unwrap().text, "one");
+    let start = Instant::now();
+    assert!(matches!(lines.next_within(TICK), Next::Pending));
+    assert!(start.elapsed() >= TICK);
+    assert!(matches!(lines.next_within(Duration::ZERO), Next::Pending));
+    std::fs::write(&go, b"").unwrap();
+    let mut line = lines.next_within(Duration::ZERO);
+    while matches!(line, Next::Pending) {
+        line = lines.next_within(TICK);
+    }
+    assert_eq!(line.item().unwrap().unwrap().text, "two");
+    assert!(matches!(lines.next_within(Duration::MAX), Next::Done));
+    assert!(matches!(lines.next_within(TICK), Next::Done));
+    assert_eq!(lines.finish().unwrap().status.code(), Some(3));
+}
+
+#[watched_test]
+fn next_within_tells_an_event_from_a_timeout_and_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut command, go) = held_up(dir.path());
+    let mut events = command.events().unwrap();
+    assert!(matches!(events.next_within(Duration::ZERO), Next::Item(Ok(Event::Started(_)))));
+    let mut next = || events.next_within(LONG).item().unwrap().unwrap();
+    assert_eq!(next(), Event::Stdout(b"one\n".into()));
+    assert!(matches!(events.next_within(TICK), Next::Pending));
+    std::fs::write(&go, b"").unwrap();
+    let mut next = || events.next_within(LONG).item().unwrap().unwrap();
+    assert_eq!(next(), Event::Stdout(b"two\n".into()));
+    assert!(matches!(next(), Event::Exited(ending) if ending.status.code() == Some(3)));
+    assert!(matches!(events.next_within(TICK), Next::Done));
+}
+
+#[watched_test]
+fn async_next_within_behaves_the_same() {
+    one_thread().block_on(async {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut command, go) = held_up(dir.path());
+        let mut lines = command.lines_async().unwrap();
+        let mut events = command.events_async().unwrap();
+        assert_eq!(lines.next_within(LONG).await.item().unwrap().unwrap().text, "one");
+        assert!(matches!(events.next().await, Some(Ok(Event::Started(_)))));
+        assert!(matches!(events.next_within(LONG).await, Next::Item(Ok(Event::Stdout(_)))));
+        let start = Instant::now();
+        assert!(matches!(lines.next_within(TICK).await, Next::Pending));
+        assert!(matches!(events.next_within(TICK).await, Next::Pending));
+        assert!(start.elapsed() >= TICK * 2);
+        assert!(matches!(lines.next_within(Duration::ZERO).await, Next::Pending));
+        std::fs::write(&go, b"").unwrap();
+        assert_eq!(lines.next_within(LONG).await.item().unwrap().unwrap().text, "two");
+        assert!(matches!(lines.next_within(Duration::MAX).await, Next::Done));
+        while !matches!(events.next_within(LONG).await, Next::Item(Ok(Event::Exited(_)))) {}
+        assert!(matches!(events.next_within(TICK).await, Next::Done));
+    });
+}
+
+#[watched_test]
+fn a_timeout_holds_from_tick_to_tick() {
+    let start = Instant::now();
+    let mut lines = puppet(["wait=600"]).timeout(short()).lines().unwrap();
+    let mut ticks = 0;
+    while let Next::Pending = lines.next_within(TICK) {
+        ticks += 1;
+    }
+    assert!(ticks > 0 && start.elapsed() >= short());
+    let pid = lines.pid();
+    assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
+    assert!(!alive::is_running(pid));
+}
+
+#[watched_test]
+fn next_within_tells_an_exit_from_a_timeout_and_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let go = dir.path().join("go");
+    let commands = || [puppet([format!("wait-for-file={}", go.display())]), puppet(["exit=3"])];
+    let code = |end: Next<(usize, pipewright::Result<pipewright::Capture>)>| {
+        let (index, end) = end.item()?;
+        Some((index, end.unwrap().status.code()?))
+    };
+    let mut ends = run_all(commands()).concurrency(2).as_they_end();
+    assert_eq!(code(ends.next_within(LONG)), Some((1, 3)));
+    assert!(matches!(ends.next_within(TICK), Next::Pending));
+    assert!(matches!(ends.next_within(Duration::ZERO), Next::Pending));
+    one_thread().block_on(async {
+        let mut of_task = run_all(commands()).concurrency(2).as_they_end_async();
+        assert_eq!(code(of_task.next_within(LONG).await), Some((1, 3)));
+        assert!(matches!(of_task.next_within(TICK).await, Next::Pending));
+        assert!(matches!(of_task.next_within(Duration::ZERO).await, Next::Pending));
+        std::fs::write(&go, b"").unwrap();
+        assert_eq!(code(of_task.next_within(Duration::MAX).await), Some((0, 0)));
+        assert!(matches!(of_task.next_within(TICK).await, Next::Done));
+    });
+    assert_eq!(code(ends.next_within(Duration::MAX)), Some((0, 0)));
+    assert!(matches!(ends.next_within(TICK), Next::Done));
 }

@@ -10,84 +10,33 @@
 )]
 
 mod async_pipes;
-mod async_runner;
 #[cfg(unix)]
 mod async_stdio;
 mod async_verbs;
-mod blocking_modes;
-#[cfg(unix)]
-mod caught_signals;
-mod checked;
 #[cfg(target_os = "linux")]
 mod child_state;
-mod dropped_calls;
-mod dropped_children;
-#[cfg(target_os = "linux")]
-mod dumps;
 mod environment;
 #[cfg(unix)]
 mod errors;
-#[cfg(windows)]
-mod errors_windows;
-mod events;
-mod feeding;
-#[cfg(target_os = "linux")]
-mod few_handles;
-#[cfg(target_os = "linux")]
-mod forgotten_children;
-#[cfg(target_os = "linux")]
-mod forks;
-mod handles;
 mod held_pipes;
 #[cfg(unix)]
 mod hostile;
-mod idle_children;
 mod in_background;
 #[cfg(unix)]
 mod inheritance;
-#[cfg(windows)]
-mod inheritance_windows;
 mod kill_on_drop;
-mod limits;
 mod lines;
-mod never_deadlocks;
-mod next_within;
-mod no_runtime;
 mod nothing_leaks;
-mod opened;
-#[cfg(unix)]
-mod options;
 mod parent_exit;
-#[cfg(target_os = "linux")]
-mod parent_size;
-#[cfg(unix)]
-mod pipeline_oracle;
-mod pipeline_stops;
 mod pipelines;
 mod process_handle;
 #[cfg(unix)]
 mod pty;
-#[cfg(unix)]
-mod pty_child;
-#[cfg(target_os = "linux")]
-mod pty_errors;
-#[cfg(unix)]
-mod pty_in_slot;
-#[cfg(windows)]
-mod pty_windows;
-mod read_all;
-#[cfg(target_os = "linux")]
-mod refused;
-#[cfg(target_os = "linux")]
-mod reused_pids;
-mod run_all;
 mod runner;
 #[cfg(unix)]
 mod samples;
 #[cfg(unix)]
 mod session;
-#[cfg(unix)]
-mod session_interact;
 #[cfg(unix)]
 mod session_programs;
 #[cfg(unix)]
@@ -97,46 +46,27 @@ mod slot_holders;
 mod spawned_input;
 #[cfg(unix)]
 mod std_process;
-#[cfg(unix)]
-mod std_rules;
 mod stdio;
 mod stopping;
-mod taken_stdin;
 #[cfg(unix)]
 mod tee;
 mod tee_with;
-mod text;
-#[cfg(target_os = "linux")]
-mod threads;
 mod timeouts;
 mod traced;
 #[cfg(target_os = "linux")]
 mod tree_limits;
 #[cfg(target_os = "linux")]
-mod tree_limits_kills;
-#[cfg(target_os = "linux")]
-mod tree_limits_places;
-#[cfg(target_os = "linux")]
-mod tree_limits_refused;
-#[cfg(target_os = "linux")]
-mod tree_limits_slot;
-#[cfg(target_os = "linux")]
 mod tree_limits_systemd;
-#[cfg(windows)]
-mod tree_limits_windows;
 mod tree_slot;
-mod tree_slot_errors;
-mod tree_slot_runner;
 mod trees;
-#[cfg(target_os = "linux")]
-mod trees_deprived;
 #[cfg(target_os = "linux")]
 mod trees_hostile;
 #[cfg(target_os = "linux")]
 mod trees_refused;
 #[cfg(target_os = "linux")]
 mod wait_descriptors;
-mod waiting;
+#[cfg(windows)]
+mod windows;
 
 use std::time::Duration;
 

@@ -119,7 +119,8 @@ fn one_other_run(round: usize, supervised: bool) {
     }
 }
 
-/// Runs some rounds first, which allocate permanent resources (a stack, a thread for dropped children), then the others.
+/// Runs some rounds first, which allocate permanent resources (a stack, a thread for dropped children), then the
+/// others.
 fn leaves_nothing(runs: usize, run: impl Fn(usize)) {
     (0..if cfg!(windows) { 40 } else { 100 }).for_each(&run);
     let settled = || {
@@ -130,8 +131,8 @@ fn leaves_nothing(runs: usize, run: impl Fn(usize)) {
         (count::handles(), count::kept_bytes())
     };
     let (handles, mut memory) = settled();
-    // A leak grows with the runs. What the system keeps in between grows once: seen under Wine 10, whose figure is that of
-    // all resident pages.
+    // A leak grows with the runs. What the system keeps in between grows once: seen under Wine 10, whose figure is that
+    // of all resident pages.
     for attempt in 1.. {
         (0..runs).for_each(&run);
         let (handles_after, memory_after) = settled();

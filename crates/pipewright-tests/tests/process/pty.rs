@@ -1,16 +1,19 @@
-//! Terminals for children: every verb, every byte, and what is a terminal and what is not.
+//! Terminals for children: every verb, every byte, typing and resizing, and what is a terminal and what is not.
 
+use std::io::{Read as _, Write as _};
 use std::time::Instant;
 
 use pipewright::{
-    Command, Contain, ErrorKind, Event, Limit, Linger, Outcome, PtySize, Scope, Source, Stdio,
+    Child, Command, Contain, ErrorKind, Event, Limit, Linger, Outcome, PipeReader, Pty, PtySize,
+    Scope, Session, Source, Stdio, TreeSlot,
 };
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::skip::{Need, skipped};
 use pipewright_tests::{count, pace, watchdog};
 
-use super::{cannot_supervise, puppet, short};
+use crate::tree_slot::has_no_slots;
+use crate::{cannot_supervise, puppet, short};
 
 pub(super) const SIZE: PtySize = PtySize { rows: 30, cols: 100 };
 
@@ -355,7 +358,345 @@ fn a_dropped_child_loses_its_terminal() {
     let mut command = shell("trap 'exit 0' HUP; echo ready; while :; do sleep 0.02; done");
     let child = command.stderr(Stdio::null()).spawn().unwrap();
     let pid = KillOnDrop(child.pid());
-    super::pty_child::read_until(child.stdout.as_ref().unwrap(), "ready");
+    read_until(child.stdout.as_ref().unwrap(), "ready");
     drop(child);
     watchdog::until("the hang-up ends the child", || !alive::is_running(pid.0));
+}
+
+/// Reads until the text has come, and returns everything up to its end.
+#[track_caller]
+fn read_until(reader: &PipeReader, text: &str) -> String {
+    let mut all = Vec::with_capacity(4096);
+    loop {
+        let so_far = String::from_utf8_lossy(&all);
+        if let Some(at) = so_far.find(text) {
+            return so_far[..at + text.len()].to_owned();
+        }
+        let so_far = so_far.into_owned();
+        all.reserve(4096);
+        assert_ne!(reader.read_spare(&mut all).unwrap(), 0, "never {text:?} after {so_far:?}");
+    }
+}
+
+/// Starts a child, and returns it with a reader and a writer of its terminal.
+fn start(mut command: Command) -> (Child, PipeReader, pipewright::PipeWriter) {
+    let child = command.spawn().unwrap();
+    let pty = child.pty().unwrap();
+    let (reader, writer) = (pty.reader().unwrap(), pty.writer().unwrap());
+    (child, reader, writer)
+}
+
+fn pty(child: &Child) -> &Pty {
+    child.pty().unwrap()
+}
+
+#[watched_test]
+fn typed_text_is_echoed_and_read() {
+    let (child, reader, mut writer) = start(shell("read line; echo \"got $line\""));
+    writer.write_all(b"hello\n").unwrap();
+    assert_eq!(read_until(&reader, "got hello\r\n"), "hello\r\ngot hello\r\n");
+    assert!(child.wait().unwrap().success());
+}
+
+#[watched_test]
+fn the_reader_finds_the_end_after_the_last_byte() {
+    let (child, mut reader, _writer) = start(puppet(["out-bytes=100000"]).pty(SIZE).owned());
+    let mut all = Vec::new();
+    reader.read_to_end(&mut all).unwrap();
+    assert!(all == flood_on_a_terminal(100_000));
+    assert!(child.wait().unwrap().success());
+}
+
+#[watched_test]
+fn a_resize_is_seen_by_the_child() {
+    let script = "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.02; done";
+    let (child, reader, _writer) = start(shell(script));
+    read_until(&reader, "ready\r\n");
+    assert_eq!(pty(&child).window_size().unwrap(), SIZE);
+    let size = PtySize { rows: 50, cols: 132 };
+    pty(&child).resize(size).unwrap();
+    read_until(&reader, "50 132\r\n");
+    assert_eq!(pty(&child).window_size().unwrap(), size);
+    assert!(child.wait().unwrap().success());
+}
+
+#[watched_test]
+fn an_interrupt_reaches_the_foreground_job() {
+    let script = "trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.02; done";
+    let (child, reader, _writer) = start(shell(script));
+    read_until(&reader, "ready\r\n");
+    pty(&child).send_interrupt().unwrap();
+    read_until(&reader, "interrupted\r\n");
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+#[watched_test]
+fn the_end_of_the_input_can_be_typed() {
+    let (child, reader, mut writer) = start(Command::new("cat").pty(SIZE).owned());
+    writer.write_all(b"one\n").unwrap();
+    read_until(&reader, "one\r\none\r\n");
+    pty(&child).send_eof().unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[watched_test]
+fn echo_can_be_switched_off() {
+    let child = shell("read line; echo \"got $line\"").spawn().unwrap();
+    assert!(pty(&child).echoes().unwrap());
+    pty(&child).set_echo(false).unwrap();
+    assert!(!pty(&child).echoes().unwrap());
+    pty(&child).writer().unwrap().write_all(b"secret\n").unwrap();
+    assert_eq!(child.read_all_text().unwrap().stdout, "got secret\r\n");
+}
+
+#[watched_test]
+fn a_full_input_does_not_block_a_control_character() {
+    let (child, _reader, _writer) = start(puppet(["wait=600"]).pty(SIZE).owned());
+    let full = error_when_full(pty(&child));
+    assert_eq!(full.kind(), std::io::ErrorKind::WouldBlock);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Types until nothing more fits, and returns the error.
+fn error_when_full(pty: &Pty) -> std::io::Error {
+    pty.set_echo(false).unwrap();
+    let writer = pty.writer().unwrap();
+    loop {
+        // A line with its end: the terminal drops what exceeds a line without one.
+        if let Err(error) = writer.try_write(&[b"x".repeat(1000), b"\n".to_vec()].concat()) {
+            return error;
+        }
+    }
+}
+
+#[watched_test]
+fn output_is_read_by_the_verbs_of_the_child() {
+    let child = puppet(["out-bytes=50000", "exit=2"]).pty(SIZE).spawn().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stdout == flood_on_a_terminal(50_000));
+    assert_eq!(output.status.code(), Some(2));
+    let child = puppet(["lines=2"]).pty(SIZE).spawn().unwrap();
+    let lines: Vec<_> = child.read_all_lines().unwrap().map(|line| line.unwrap().text).collect();
+    assert_eq!(lines, ["line 0", "line 1"]);
+}
+
+#[watched_test]
+fn tasks_type_and_read() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let child = puppet(["cat"]).pty(SIZE).spawn().unwrap();
+        pty(&child).set_echo(false).unwrap();
+        let mut writer = pty(&child).writer().unwrap().into_async().unwrap();
+        let mut reader = pty(&child).reader().unwrap().into_async().unwrap();
+        for round in 0..100 {
+            let line = format!("line {round}\n");
+            writer.write_all(line.as_bytes()).await.unwrap();
+            let mut back = vec![0; line.len() + 1];
+            reader.read_exact(&mut back).await.unwrap();
+            assert_eq!(String::from_utf8(back).unwrap(), line.replace('\n', "\r\n"));
+        }
+        pty(&child).send_eof().unwrap();
+        assert!(child.wait_async().await.unwrap().success());
+        assert_eq!(reader.read(&mut [0; 10]).await.unwrap(), 0);
+    });
+}
+
+#[isolated_test]
+fn a_spawned_child_leaves_no_handle() {
+    let one = || {
+        let (child, mut reader, writer) = start(puppet(["out=x"]).pty(SIZE).owned());
+        reader.read_to_end(&mut Vec::new()).unwrap();
+        assert!(child.wait().unwrap().success());
+        drop(writer);
+    };
+    one();
+    let before = count::handles_at_rest();
+    for _ in 0..20 {
+        one();
+        let error = Command::new("/no/such/program").pty(SIZE).spawn().unwrap_err();
+        assert!(matches!(error.kind(), pipewright::ErrorKind::NotFound { .. }));
+    }
+    watchdog::until("all handles are closed", || count::handles_at_rest() == before);
+}
+
+const MARK: &str = "PIPEWRIGHT_PTY_SLOT_TEST";
+
+/// Returns a slot, or `None` and the report of it if there is none here.
+fn slot() -> Option<TreeSlot> {
+    (!has_no_slots()).then(|| TreeSlot::new().unwrap())
+}
+
+#[isolated_test]
+fn each_command_of_a_slot_has_its_own_controlling_terminal() {
+    let Some(slot) = slot() else { return };
+    // The first command makes what stays open.
+    shell("true").contain_in(&slot).status().unwrap();
+    let handles = count::handles();
+    for round in 0..20 {
+        let script = format!(
+            "echo {round} > /dev/tty; stty size; ps -o pid=,sid=,tpgid= -p $$; exit {round}"
+        );
+        let capture = shell(&script).contain_in(&slot).capture().unwrap();
+        assert_eq!(capture.status.code(), Some(round));
+        assert_eq!(capture.containment, slot.containment());
+        let words: Vec<_> = capture.stdout.split_whitespace().collect();
+        assert_eq!(words[..3], [&*round.to_string(), "30", "100"]);
+        assert_eq!(words[3..], [&*capture.pid.to_string(); 3]);
+    }
+    assert_eq!(count::handles(), handles);
+}
+
+#[watched_test]
+fn a_terminal_that_is_only_stderr_is_the_controlling_one_too() {
+    let Some(slot) = slot() else { return };
+    let mut command = shell("echo out; echo err >&2; echo tty > /dev/tty");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).contain_in(&slot);
+    let capture = command.capture().unwrap();
+    assert_eq!((&*capture.stdout, &*capture.stderr), ("out\n", "err\r\ntty\r\n"));
+}
+
+#[watched_test]
+fn keys_reach_a_session_in_a_slot_and_its_daemons_are_killed() {
+    let Some(slot) = slot() else { return };
+    let script = "setsid sleep 600 & trap 'echo caught; exit 3' INT; echo ready; while :; do sleep 0.02; done";
+    let mut command = Command::new("bash");
+    let mut session =
+        Session::spawn(command.args(["-c", script]).pty(SIZE).contain_in(&slot)).unwrap();
+    session.set_timeout(pace::seconds(60));
+    session.expect("ready").unwrap();
+    session.send_interrupt().unwrap();
+    session.expect("caught").unwrap();
+    assert_eq!(session.wait().unwrap().code(), Some(3));
+    drop(session);
+    // The slot takes the next command once nothing of the last one is left.
+    let capture = shell("echo next").contain_in(&slot).capture().unwrap();
+    assert_eq!(&*capture.stdout, "next\r\n");
+}
+
+#[watched_test]
+fn a_timeout_ends_the_tree_of_a_terminal_in_a_slot() {
+    let Some(slot) = slot() else { return };
+    let script = "echo started; setsid sleep 600 & sleep 600";
+    let mut command = shell(script);
+    command.env(MARK, alive::mark("pty-slot-timeout")).contain_in(&slot).timeout(short());
+    let capture = command.capture().unwrap();
+    assert_eq!((capture.outcome, &*capture.stdout), (Outcome::TimedOut, "started\r\n"));
+    watchdog::until("no process is left", || alive::marked(MARK, "pty-slot-timeout").is_empty());
+}
+
+/// Terminals that cannot be opened: typed errors, and no child.
+#[cfg(target_os = "linux")]
+mod refused {
+    use std::fs;
+
+    use pipewright::{Command, ErrorKind, PtySize};
+    use pipewright_test_macros::isolated_test;
+    use pipewright_tests::{count, mounts, skip};
+    use rustix::mount::{MountFlags, mount, mount_bind};
+
+    use super::SIZE;
+
+    fn on_a_terminal(script: &str) -> Command {
+        Command::new("sh").args(["-c", script]).pty(SIZE).owned()
+    }
+
+    /// Returns true, and reports it, if this process cannot have mounts of its own.
+    fn cannot_mount() -> bool {
+        match mounts::private() {
+            Ok(()) => false,
+            Err(lack) => {
+                lack.skip();
+                true
+            }
+        }
+    }
+
+    #[isolated_test]
+    fn without_a_ptmx_the_error_says_so() {
+        if cannot_mount() {
+            return;
+        }
+        let before = count::handles();
+        // Something else has its name.
+        mount_bind("/dev/null", "/dev/ptmx").unwrap();
+        let error = on_a_terminal("echo").capture().unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Unsupported);
+        let words =
+            "cannot start \"sh\": cannot open a terminal: this system has no pseudo-terminals: ";
+        assert!(error.to_string().starts_with(words), "{error}");
+        // Nothing has it.
+        mount("none", "/dev", "tmpfs", MountFlags::empty(), None).unwrap();
+        let error = on_a_terminal("echo").capture().unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Unsupported);
+        assert!(error.to_string().ends_with("No such file or directory (os error 2)"), "{error}");
+        assert_eq!(count::handles(), before);
+        assert!(count::children().is_empty());
+    }
+
+    /// Mounts a devpts that has terminals for nobody else.
+    fn mount_own_devpts(max: u32) -> rustix::io::Result<()> {
+        let options =
+            std::ffi::CString::new(format!("newinstance,ptmxmode=0666,max={max}")).unwrap();
+        mount("devpts", "/dev/pts", "devpts", MountFlags::empty(), Some(options.as_c_str()))?;
+        if fs::read_link("/dev/ptmx").is_ok() {
+            return Ok(());
+        }
+        mount_bind("/dev/pts/ptmx", "/dev/ptmx")
+    }
+
+    #[isolated_test]
+    fn when_all_terminals_are_in_use_the_error_is_a_limit() {
+        if cannot_mount() {
+            return;
+        }
+        if let Err(error) = mount_own_devpts(2) {
+            return skip::skipped(skip::Need::Mount, format_args!("no devpts: {error}"));
+        }
+        let used = [0, 1].map(|_| on_a_terminal("read line").spawn().unwrap());
+        let before = count::handles();
+        let error = on_a_terminal("echo").capture().unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Limit { what: "too many terminals" });
+        let words = "cannot start \"sh\": cannot open a terminal: too many terminals (os error 28)";
+        assert_eq!(error.to_string(), words);
+        assert_eq!(count::handles(), before);
+        drop(used);
+    }
+
+    #[isolated_test]
+    fn a_devpts_of_its_own_works_until_it_is_hidden() {
+        if cannot_mount() {
+            return;
+        }
+        if let Err(error) = mount_own_devpts(10) {
+            return skip::skipped(skip::Need::Mount, format_args!("no devpts: {error}"));
+        }
+        let capture = on_a_terminal("test -t 0 && test -t 1 && echo seen > /dev/tty").capture();
+        assert_eq!(capture.unwrap().stdout, "seen\r\n");
+        mount("none", "/dev/pts", "tmpfs", MountFlags::empty(), None).unwrap();
+        let error = on_a_terminal("echo").capture().unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Unsupported, "{error}");
+    }
+
+    #[isolated_test]
+    fn a_child_of_another_user_has_the_terminal() {
+        if !skip::is_root() {
+            return skip::skipped(skip::Need::Root, "only root can change the user");
+        }
+        let size = PtySize { rows: 5, cols: 9 };
+        let mut command = Command::new("sh");
+        command.args(["-c", "id -u; stty size; echo tty > /dev/tty"]).uid(65534).pty(size);
+        assert_eq!(command.capture().unwrap().stdout, "65534\r\n5 9\r\ntty\r\n");
+    }
+
+    #[isolated_test]
+    fn an_ordinary_user_can_open_terminals() {
+        if !skip::is_root() {
+            return skip::skipped(skip::Need::Root, "the other tests do this already");
+        }
+        rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).unwrap();
+        let capture = on_a_terminal("id -u; stty size; echo tty > /dev/tty").capture().unwrap();
+        assert_eq!(capture.stdout, "65534\r\n30 100\r\ntty\r\n");
+    }
 }

@@ -69,8 +69,8 @@ fn bash_runs_jobs_in_its_terminal() {
     let mut session = bash();
     session.send_line("sleep 600").unwrap();
     session.expect("sleep 600\r\n").unwrap();
-    // The job takes the terminal a moment later: until then, the shell gets the key and shows another prompt. Until it is
-    // another program, it ignores the key as the shell does.
+    // The job takes the terminal a moment later: until then, the shell gets the key and shows another prompt. Until it
+    // is another program, it ignores the key as the shell does.
     let shell = session.child().pid();
     watchdog::until("the sleep is in the foreground", || {
         let group = foreground_group(shell);

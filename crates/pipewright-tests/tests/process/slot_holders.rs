@@ -103,7 +103,8 @@ fn any_number_of_kills_in_a_slot_returns_at_once() {
 
 const CASE: &str = "PIPEWRIGHT_SLOT_HOLDERS_CASE";
 
-/// Runs this test again under strace, with that call failing for lack of room. Returns true in the process that does it.
+/// Runs this test again under strace, with that call failing for lack of room. Returns true in the process that does
+/// it.
 fn is_inside(call: &str, times: &str) -> bool {
     if std::env::var_os(CASE).is_some() {
         return true;

@@ -1,16 +1,17 @@
-//! Input of a spawned child: it arrives with and without a call that waits.
+//! Input of a child: fed, written while its output is read, and with and without a call that waits.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 use std::sync::mpsc::channel;
 
-use pipewright::{Child, Command, ErrorKind, Outcome, ProcessHandle, Stdio};
+use pipewright::{Child, Command, ErrorKind, Event, Outcome, ProcessHandle, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, count, watchdog};
+use tokio::io::AsyncWriteExt as _;
 
-use super::async_pipes::poll_once;
-use super::async_verbs::one_thread;
-use super::{flood, puppet, short};
+use crate::async_pipes::poll_once;
+use crate::async_verbs::one_thread;
+use crate::{flood, puppet, short};
 
 /// A size beyond the capacity of a pipe.
 const MUCH: usize = 500_000;
@@ -266,4 +267,213 @@ fn a_forked_process_feeds_only_its_own_children() {
     assert!(other.wait().unwrap().status.unwrap().success());
     assert!(all_of(ours.stdout.take().unwrap()) == flood(MUCH));
     assert!(ours.wait().unwrap().success());
+}
+
+#[watched_test]
+fn bytes_strings_files_and_readers_arrive() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("input");
+    std::fs::write(&path, "from a file").unwrap();
+    let read = |stdin: Stdio| puppet(["cat"]).stdin(stdin).read().unwrap();
+    assert_eq!(read(Stdio::bytes("a string")), "a string");
+    assert_eq!(read(Stdio::bytes(vec![b'x'; 3])), "xxx");
+    assert_eq!(read(Stdio::open(&path)), "from a file");
+    assert_eq!(read(std::fs::File::open(&path).unwrap().into()), "from a file");
+    assert_eq!(read(Stdio::reader(io::Cursor::new("from a reader"))), "from a reader");
+    assert_eq!(read(Stdio::null()), "");
+}
+
+#[watched_test]
+fn a_reader_of_any_size_is_fed_in_the_same_loop() {
+    let input = flood(5_000_000);
+    let reader = io::Cursor::new(input.clone());
+    let output = puppet(["cat-both"]).stdin(Stdio::reader(reader)).output().unwrap();
+    assert!(output.stdout == input && output.stderr == input);
+}
+
+#[watched_test]
+fn a_failing_input_reader_is_an_error_and_the_child_is_killed() {
+    struct FailingReader;
+    impl Read for FailingReader {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("no tape"))
+        }
+    }
+    let error =
+        puppet(["cat", "wait=600"]).stdin(Stdio::reader(FailingReader)).capture().unwrap_err();
+    assert!(error.to_string().contains("cannot read the input for "), "{error}");
+    assert!(error.to_string().ends_with("no tape"), "{error}");
+}
+
+#[watched_test]
+fn input_can_be_fed_again_and_again() {
+    let mut command = puppet(["cat"]);
+    command.stdin(Stdio::bytes("again"));
+    for _ in 0..3 {
+        assert_eq!(command.read().unwrap(), "again");
+    }
+}
+
+#[watched_test]
+fn unread_input_is_counted_and_is_no_error() {
+    let output = puppet(["eat=1000"]).stdin(Stdio::bytes(flood(5000))).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(output.stdin_unread, 4000);
+    let output = puppet(["eat=1000000"]).stdin(Stdio::bytes(flood(3_000_000))).output().unwrap();
+    assert_eq!(output.stdin_unread, 2_000_000);
+}
+
+#[watched_test]
+fn a_spawned_child_is_fed_by_the_verb_that_waits() {
+    let mut command = puppet(["cat"]);
+    command.stdin(Stdio::bytes(flood(500_000))).stdout(Stdio::piped());
+    let output = command.spawn().unwrap().wait_with_output().unwrap();
+    assert!(output.stdout == flood(500_000));
+    let mut command = puppet(["eat-all", "exit=4"]);
+    let child = command.stdin(Stdio::bytes(flood(500_000))).spawn().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+}
+
+#[watched_test]
+fn wait_closes_a_piped_stdin_first() {
+    let child = puppet(["cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    assert!(child.wait().unwrap().success());
+    let mut stdin = child.stdin.as_ref().unwrap();
+    let error = io::Write::write(&mut stdin, b"x").unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+}
+
+fn cat() -> Command {
+    puppet(["cat", "exit=3"]).stdin(Stdio::piped()).owned()
+}
+
+#[watched_test]
+fn a_dialogue_works_while_stdin_is_open() {
+    let mut lines = cat().lines().unwrap();
+    let mut stdin = lines.take_stdin().unwrap();
+    assert!(lines.take_stdin().is_none());
+    for text in ["one", "two"] {
+        writeln!(stdin, "{text}").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap().text, text);
+    }
+    drop(stdin);
+    assert!(lines.next().is_none());
+    assert_eq!(lines.finish().unwrap().status.code(), Some(3));
+
+    let mut events = cat().events().unwrap();
+    let Event::Started(_) = events.next().unwrap().unwrap() else { panic!("the start") };
+    let mut stdin = events.take_stdin().unwrap();
+    for text in ["one", "two"] {
+        stdin.write_all(text.as_bytes()).unwrap();
+        assert_eq!(events.next().unwrap().unwrap(), Event::Stdout(text.into()));
+    }
+    drop(stdin);
+    let Some(Ok(Event::Exited(ending))) = events.next() else { panic!("the end") };
+    assert_eq!(ending.status.code(), Some(3));
+}
+
+#[watched_test]
+fn a_task_writes_and_reads_at_once() {
+    one_thread().block_on(async {
+        let mut command = puppet(["cat"]);
+        let mut events = command.stdin(Stdio::piped_async()).events_async().unwrap();
+        let mut stdin = events.take_stdin().unwrap().into_async().unwrap();
+        let bytes = flood(1_000_000);
+        let (_, read) = tokio::join!(
+            async {
+                stdin.write_all(&bytes).await.unwrap();
+                stdin.shutdown().await.unwrap();
+            },
+            async {
+                let mut read = Vec::new();
+                while let Some(event) = events.next().await {
+                    if let Event::Stdout(bytes) = event.unwrap() {
+                        read.extend(bytes);
+                    }
+                }
+                read
+            }
+        );
+        assert!(read == bytes);
+        let mut lines = cat().lines_async().unwrap();
+        lines.take_stdin().unwrap().write_all(b"said\n").unwrap();
+        assert_eq!(lines.next().await.unwrap().unwrap().text, "said");
+        assert!(lines.next().await.is_none());
+    });
+}
+
+#[watched_test]
+fn an_untaken_stdin_is_closed_by_the_first_wait() {
+    assert!(cat().lines().unwrap().next().is_none());
+    assert_eq!(cat().lines().unwrap().finish().unwrap().status.code(), Some(3));
+    let mut events = cat().events().unwrap();
+    assert!(matches!(events.next(), Some(Ok(Event::Started(_)))));
+    assert!(matches!(events.next(), Some(Ok(Event::Exited(_)))));
+    assert!(events.take_stdin().is_none(), "it is too late");
+    one_thread().block_on(async {
+        assert!(cat().lines_async().unwrap().next().await.is_none());
+        assert_eq!(cat().events_async().unwrap().finish().await.unwrap().status.code(), Some(3));
+    });
+    assert!(puppet(["cat"]).lines().unwrap().take_stdin().is_none(), "it is not piped");
+}
+
+#[watched_test]
+fn stdin_of_a_pipeline_is_that_of_its_first_stage() {
+    let mut pipeline = cat() | puppet(["cat"]);
+    let mut lines = pipeline.lines().unwrap();
+    let mut stdin = lines.take_stdin().unwrap();
+    stdin.write_all(b"said\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap().text, "said");
+    drop(stdin);
+    assert!(lines.next().is_none());
+    let mut events = pipeline.events().unwrap();
+    events.take_stdin().unwrap().write_all(b"said").unwrap();
+    let mut output = Vec::new();
+    for event in events {
+        if let Event::Stdout(bytes) = event.unwrap() {
+            output.extend(bytes);
+        }
+    }
+    assert_eq!(output, b"said");
+}
+
+#[watched_test]
+fn a_spawned_child_gives_its_events() {
+    let spawn = || {
+        let mut command = puppet(["cat-both", "exit=4"]);
+        command.stdin(Stdio::bytes(flood(1_000_000))).stdout(Stdio::piped());
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let check = |events: Vec<Event>| {
+        let (mut out, mut err, mut code) = (Vec::new(), Vec::new(), None);
+        for (number, event) in events.into_iter().enumerate() {
+            match event {
+                Event::Started(_) => assert_eq!(number, 0),
+                Event::Stdout(bytes) => out.extend(bytes),
+                Event::Stderr(bytes) => err.extend(bytes),
+                Event::Exited(ending) => code = ending.status.code(),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(out == flood(1_000_000) && err == out);
+        assert_eq!(code, Some(4));
+    };
+    check(spawn().read_all_events().map(Result::unwrap).collect());
+    one_thread().block_on(async {
+        let (mut all, mut events) = (Vec::new(), spawn().read_all_events_async());
+        while let Some(event) = events.next().await {
+            all.push(event.unwrap());
+        }
+        check(all);
+    });
+    // Output that was read before belongs to the caller.
+    let mut child = cat().stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let events = child.read_all_events();
+    stdin.write_all(b"x").unwrap();
+    drop(stdin);
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "x");
+    assert_eq!(events.finish().unwrap().status.code(), Some(3));
 }

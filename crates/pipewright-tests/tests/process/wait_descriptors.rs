@@ -8,7 +8,8 @@ use pipewright_tests::skip::{Need, skipped};
 
 use super::{ended_by, flood, puppet};
 
-/// Returns true, and reports it, if the build drives each wait of these tests by a task: then the streams belong to its runtime.
+/// Returns true, and reports it, if the build drives each wait of these tests by a task: then the streams belong to its
+/// runtime.
 fn is_driven_by_tasks() -> bool {
     if pipewright_tests::skip::is_forced_async() {
         skipped(Need::BlockingVerbs, "tasks wait by another call, and not for this descriptor");

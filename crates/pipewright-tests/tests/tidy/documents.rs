@@ -26,7 +26,8 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// A module or a test that a document names: `process::held_pipes`, `pipewright-os::shm::tests::others_cannot_write_it`.
+/// A module or a test that a document names: `process::held_pipes`,
+/// `pipewright-os::shm::tests::others_cannot_write_it`.
 struct TestReference<'a> {
     folder: String,
     /// The path may begin in any folder of the crate.

@@ -4,8 +4,8 @@ use std::fs;
 
 use super::{none, root};
 
-/// A sentence of a document, with `{}` for each figure, and where the figures are: the file, the words before the value, and the unit
-/// of the document.
+/// A sentence of a document, with `{}` for each figure, and where the figures are: the file, the words before the
+/// value, and the unit of the document.
 type Said<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str, u64)]);
 
 const IPC: &str = "crates/pipewright-ipc/src";

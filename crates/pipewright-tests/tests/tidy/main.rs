@@ -56,7 +56,8 @@ fn a_file_starts_with_a_module_comment() {
     none("without a first line", sources("crates").into_iter().filter_map(silent).collect());
 }
 
-/// A forked child would wait forever for a lock that another thread held, or whose value it was making, at the fork. Use
+/// A forked child would wait forever for a lock that another thread held, or whose value it was making, at the fork.
+/// Use
 /// `PerProcess` instead.
 #[test]
 fn no_lock_of_a_library_outlives_a_fork() {

@@ -1,8 +1,9 @@
 //! The act of a worker that does anything: `peer=HOSTILE;LOG;RING;SCRIPT`.
 //!
-//! HOSTILE is a file: the process that creates it is hostile and performs the script; all others serve calls. With `-`, all are
-//! hostile. LOG gets a line for each call that was taken and each that was answered completely: `EVENT NUMBER NANOSECONDS`.
-//! RING is the size of the ring, 0 for none. SCRIPT has the steps, separated by blanks; [`Peer::perform`] lists them.
+//! HOSTILE is a file: the process that creates it is hostile and performs the script; all others serve calls. With `-`,
+//! all are hostile. LOG gets a line for each call that was taken and each that was answered completely: `EVENT NUMBER
+//! NANOSECONDS`. RING is the size of the ring, 0 for none. SCRIPT has the steps, separated by blanks; [`Peer::perform`]
+//! lists them.
 
 mod wire;
 
@@ -173,8 +174,8 @@ impl Peer {
             "odd" => self.link.announce(),
             "handles" => self.handles(number(0, 1) as usize, number(1, 0) as u16)?,
             "linger" => self.linger(number(0, 1))?,
-            // Ends one direction of the socket. Without reading, records are still taken. As the first step, `deaf` begins
-            // with the last frame of the handshake.
+            // Ends one direction of the socket. Without reading, records are still taken. As the first step, `deaf`
+            // begins with the last frame of the handshake.
             "deaf" => {
                 self.link.ignores_socket = true;
                 deafen();
@@ -340,8 +341,8 @@ impl Peer {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             left -= length;
-            // How much of it the host has taken: it is killed before it could say that at the end. A host takes all of a reply
-            // to its call, and with parts of a byte the headers are most of it.
+            // How much of it the host has taken: it is killed before it could say that at the end. A host takes all of
+            // a reply to its call, and with parts of a byte the headers are most of it.
             let is_of_call = self.calls.front().is_some_and(|call| call.id == id);
             if !is_of_call && self.link.peer_tail() - self.told >= 4 << 20 {
                 self.told = self.link.peer_tail();
@@ -450,9 +451,8 @@ impl Peer {
     }
 }
 
-/// Returns a connection whose close takes that many seconds, for the process that closes it last.
-/// The other side is at the address in `PEER_HOLDER`, or with a process of its own, which reads nothing and is not killed with this
-/// one.
+/// Returns a connection whose close takes that many seconds, for the process that closes it last. The other side is at
+/// the address in `PEER_HOLDER`, or with a process of its own, which reads nothing and is not killed with this one.
 fn lingering(seconds: u64) -> io::Result<Handle> {
     let stream = if let Ok(address) = std::env::var("PEER_HOLDER") {
         TcpStream::connect(address)?

@@ -47,8 +47,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Takes the handle channel, and shakes hands: with a ring of that size, or without shared memory for 0. With `early`, runs
-    /// that as soon as the host has sent READY, and pretends to sleep.
+    /// Takes the handle channel, and shakes hands: with a ring of that size, or without shared memory for 0. With
+    /// `early`, runs that as soon as the host has sent READY, and pretends to sleep.
     pub(super) fn connect(ring: usize, most: u64, early: Option<fn()>) -> io::Result<Link> {
         let end = handle_channel::inherited("PIPEWRIGHT_IPC")?;
         let mut link = Link {

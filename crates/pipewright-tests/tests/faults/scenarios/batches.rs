@@ -23,7 +23,8 @@ pub(super) fn all() -> Vec<Scenario> {
     ]
 }
 
-/// Only the leader of a session is told so, and that leads its group, too: the signal for the group then reaches no stranger.
+/// Only the leader of a session is told so, and that leads its group, too: the signal for the group then reaches no
+/// stranger.
 const LEADS_A_SESSION: &[(&str, &[i32])] = &[("tool setpgid", &[libc::EPERM])];
 
 /// Returns the tool, which is built beside this suite.

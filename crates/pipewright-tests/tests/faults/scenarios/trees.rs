@@ -32,8 +32,8 @@ pub(super) fn all() -> Vec<Scenario> {
     all
 }
 
-/// By this the kernel says that the supervisor has ended and left the request unread, so another one gets it. A request that was
-/// read cannot have it.
+/// By this the kernel says that the supervisor has ended and left the request unread, so another one gets it. A request
+/// that was read cannot have it.
 const UNREAD: &[(&str, &[i32])] = &[("host recvmsg socket", &[libc::ECONNRESET])];
 
 /// Checks that no process of that number runs, or is about to end.

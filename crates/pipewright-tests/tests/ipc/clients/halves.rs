@@ -8,8 +8,8 @@ use super::hostile::Victim;
 use super::language::Client;
 use crate::hostile::{HEAD, record};
 
-/// The records are of no use before the end of the frame. A worker that looks at them again and again takes a whole processor
-/// for as long as its host is stopped.
+/// The records are of no use before the end of the frame. A worker that looks at them again and again takes a whole
+/// processor for as long as its host is stopped.
 pub(super) fn a_worker_with_half_a_message_sleeps(client: &Client) {
     if !client.has_shared_memory() {
         return;

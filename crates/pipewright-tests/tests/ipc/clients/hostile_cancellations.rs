@@ -5,8 +5,8 @@ use pipewright_tests::hostile::{frame, receive_frame};
 use super::hostile::Victim;
 use super::language::Client;
 
-/// A plain message and a reset have the id 0, and so has a worker without a call: none of them can be cancelled. (The worker in
-/// C kept that cancellation beside those of all calls that it may have, and wrote past their place.)
+/// A plain message and a reset have the id 0, and so has a worker without a call: none of them can be cancelled. (The
+/// worker in C kept that cancellation beside those of all calls that it may have, and wrote past their place.)
 pub(super) fn cancellations_of_no_call_are_ignored(client: &Client) {
     let mut victim = Victim::start(client, "calls");
     victim.shake_hands("streams.v1");

@@ -1,4 +1,5 @@
-//! A host that breaks the rules of items: the worker reports an error and exits, and never takes more than it asked for.
+//! A host that breaks the rules of items: the worker reports an error and exits, and never takes more than it asked
+//! for.
 
 use pipewright_tests::hostile::{frame, receive_frame};
 use proptest::prelude::*;
