@@ -78,7 +78,7 @@ short_list() {
     local scale=${scale:-20} machine=$1
     shift
     suite -t 900 -u "${user:-0}" "$machine" process parent_exit:: process_handle:: stopping:: environment:: inheritance:: tree_limits "$@"
-    suite -t 600 -u "${user:-0}" "$machine" ipc whole_and_in_order:: started_as_worker:: no_handshake::
+    suite -t 600 -u "${user:-0}" "$machine" ipc whole_and_in_order:: started_as_worker::
 }
 
 # Prints the fastest machine with that kernel. User-mode Linux cannot restore the registers of a processor with AMX: there the

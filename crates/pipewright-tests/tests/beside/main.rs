@@ -11,8 +11,5 @@
 mod judge;
 mod net;
 mod plan;
-mod script;
-mod seen;
-mod stops;
 mod streams;
 mod verbs;

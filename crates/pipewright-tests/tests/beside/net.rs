@@ -123,7 +123,8 @@ fn random_children_are_seen_as_they_are() {
         }
         if now[1] > 0 || now[0] > usual[0] {
             found.push(format!(
-                "PIPEWRIGHT_NET_SEED={seed}, cases {start} to {end} leave descriptors, children, threads: {now:?}, usually {usual:?}"
+                "PIPEWRIGHT_NET_SEED={seed}, cases {start} to {end} leave descriptors, children, threads: {now:?}, \
+                 usually {usual:?}"
             ));
             usual[0] = usual[0].max(now[0]);
         }

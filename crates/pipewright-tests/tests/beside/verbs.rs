@@ -8,7 +8,7 @@ use pipewright::{AsyncRunner, Command, Error, Pipeline, Runner, Stdio, run_all};
 use tokio::runtime::{Builder, Runtime};
 
 use super::plan::{Plan, Way};
-use super::seen::{Seen, failed};
+use crate::judge::{Seen, failed};
 
 /// Letters: `s` can be stopped, `l` has a limit, `m` can merge, `c` can be contained, `b` in the background, `i` feeds
 /// no input,

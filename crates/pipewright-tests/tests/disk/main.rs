@@ -1,19 +1,15 @@
 //! The suite of `pipewright-disk`, a file a subject; every backend passes the same tests.
 
-mod bounded_memory;
 mod bytes;
 #[cfg(target_os = "linux")]
 mod classes;
 mod diagnosis;
 #[cfg(target_os = "linux")]
 mod diagnosis_pieces;
-#[cfg(target_os = "linux")]
-mod diagnosis_times;
 mod dropped;
 mod errors;
 #[cfg(target_os = "linux")]
 mod mounted;
-mod overlapped;
 #[cfg(target_os = "linux")]
 mod power_cut;
 #[cfg(target_os = "linux")]

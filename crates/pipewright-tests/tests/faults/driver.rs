@@ -1,21 +1,17 @@
-//! Finds the cases of each scenario, picks some or all, and runs them.
+//! Finds the cases of each scenario, picks some or all, and runs them; the findings that are known.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
-use std::fs;
 use std::hash::{Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use std::{env, fs};
 
-use crate::calls;
-use crate::case::{self, Facts, Injection};
-use crate::expected::EXPECTED;
-use crate::injector;
-use crate::judge::{self, Finding};
+use crate::case::{self, Facts, Finding, Injection};
 use crate::scenarios::{self, Scenario};
 use crate::scene::Left;
+use crate::{calls, injector};
 
 /// The seed of the short run.
 const SEED: u64 = 19;
@@ -123,7 +119,7 @@ fn usual_findings(scenarios: &[Scenario], usual: &[Facts]) -> Vec<String> {
     for (scenario, facts) in
         scenarios.iter().zip(usual).filter(|(_, facts)| facts.skipped.is_none())
     {
-        let mut none = judge::findings(scenario, facts, facts, None);
+        let mut none = case::findings(scenario, facts, facts, None);
         let told = facts.passes.iter().find(|(_, (result, _))| result != "ok");
         none.extend(
             told.map(|(number, it)| Finding { kind: "told", text: format!("{number}: {it:?}") }),
@@ -215,7 +211,7 @@ fn run_case(
         );
         root.clean(scenario, &name);
         let found = if facts.fired {
-            judge::findings(scenario, &usual[case.scenario], &facts, Some(injection))
+            case::findings(scenario, &usual[case.scenario], &facts, Some(injection))
         } else {
             Vec::new()
         };
@@ -257,7 +253,7 @@ fn repeat(scenarios: &[Scenario], root: &Root, case: &str) -> i32 {
     let facts = case::run(scenario, &root.folder(scenario, "case"), Some(&injection), &usual.left);
     println!(
         "with it: {facts:#?}\n{:#?}",
-        judge::findings(scenario, &usual, &facts, Some(&injection))
+        case::findings(scenario, &usual, &facts, Some(&injection))
     );
     0
 }
@@ -299,4 +295,55 @@ impl Drop for Root {
         let _ = fs::remove_dir_all(&self.fast);
         let _ = fs::remove_dir_all(&self.slow);
     }
+}
+
+/// A known finding. A `*` stands for any text.
+pub(crate) struct Expected {
+    pub(crate) scenario: &'static str,
+    /// The caller, its name and its object.
+    pub(crate) call: &'static str,
+    /// The errors, with spaces between them, or `*`.
+    pub(crate) errors: &'static str,
+    /// The kind of finding, and its text.
+    pub(crate) kind: &'static str,
+    pub(crate) text: &'static str,
+    /// The row of the audit, or what is known about it.
+    row: &'static str,
+}
+
+const EXPECTED: &[Expected] = &[];
+
+impl Expected {
+    /// Returns true if it is that finding.
+    pub(crate) fn is(
+        &self,
+        scenario: &str,
+        call: &str,
+        error: &str,
+        kind: &str,
+        text: &str,
+    ) -> bool {
+        self.is_for(scenario, call, error) && matches(self.kind, kind) && matches(self.text, text)
+    }
+}
+
+impl Expected {
+    /// Returns true if that case is known to hang.
+    pub(crate) fn hangs(&self, scenario: &str, call: &str, error: &str) -> bool {
+        self.kind == "hang" && self.is_for(scenario, call, error)
+    }
+
+    fn is_for(&self, scenario: &str, call: &str, error: &str) -> bool {
+        matches(self.scenario, scenario)
+            && matches(self.call, call)
+            && (self.errors == "*" || self.errors.split(' ').any(|it| it == error))
+    }
+}
+
+/// Returns true if a text is of that form, in which a `*` stands for any text.
+fn matches(form: &str, text: &str) -> bool {
+    let Some((start, rest)) = form.split_once('*') else { return form == text };
+    let Some(text) = text.strip_prefix(start) else { return false };
+    rest.is_empty()
+        || (0..=text.len()).any(|at| text.is_char_boundary(at) && matches(rest, &text[at..]))
 }

@@ -19,11 +19,7 @@ mod case;
 #[cfg(target_os = "linux")]
 mod driver;
 #[cfg(target_os = "linux")]
-mod expected;
-#[cfg(target_os = "linux")]
 mod injector;
-#[cfg(target_os = "linux")]
-mod judge;
 #[cfg(target_os = "linux")]
 mod scenarios;
 #[cfg(target_os = "linux")]

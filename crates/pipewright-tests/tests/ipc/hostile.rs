@@ -1,18 +1,22 @@
 //! A hostile worker (fuzzed frames, lengths, missing seals, memory that changes while it is read, too many
 //! handles): it causes an error, never a crash, a hang or an allocation beyond the agreed limit.
 
-use std::io::IoSlice;
+use std::io::{IoSlice, Read as _};
 use std::time::Duration;
 
-use pipewright_ipc::{Channel, Error, ErrorKind, Options, SharedMemory};
-use pipewright_os::channel::handle_channel::ChannelEnd;
+use pipewright::Stdio;
+use pipewright_ipc::{Channel, Error, ErrorKind, Options, SharedMemory, Side};
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::channel::handle_channel::{self, ChannelEnd};
 use pipewright_os::channel::shm::{ShmOptions, Written};
 use pipewright_test_macros::{isolated_test, watched_test};
-use pipewright_tests::hostile::{self, frame, outcome, receive_frame, send, send_hello};
+use pipewright_tests::hostile::{
+    self, frame, on_a_thread, outcome, receive_frame, send, send_hello, text,
+};
 use pipewright_tests::{count, pace, skip, watchdog};
 use proptest::prelude::*;
 
-use super::some_files;
+use crate::{some_files, worker};
 
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -247,4 +251,163 @@ proptest! {
             || matches!(error.kind(), ErrorKind::Refused { .. });
         prop_assert!(expected, "{error}");
     }
+}
+
+fn app_options() -> Options {
+    Options { app: "app".into(), build: "1".into(), salt: "s".into(), ..Options::default() }
+}
+
+#[track_caller]
+fn refused(error: &Error) -> (Side, &str, &str, &str) {
+    match error.kind() {
+        ErrorKind::Refused { by, field, host, worker } => (*by, field, host, worker),
+        _ => panic!("{error}"),
+    }
+}
+
+#[watched_test]
+fn another_application_build_or_salt_is_named_on_both_sides() {
+    let cases = [
+        ("app=other,build=1,salt=s", ("app", "app", "other")),
+        ("app=app,build=2,salt=s", ("build", "1", "2")),
+        ("app=app,build=1,salt=t", ("salt", "s", "t")),
+        ("app=app,salt=s", ("build", "1", "")),
+    ];
+    for (kind, (field, ours, theirs)) in cases {
+        let mut command = worker(&format!("echo,{kind}"));
+        command.stderr(Stdio::piped());
+        // The worker's output, through a pipe of ours.
+        let (mut reader, writer) = pipewright::pipe(Default::default()).unwrap();
+        command.stderr(writer);
+        let started: Result<Channel, _> = Channel::start(&mut command, &app_options());
+        let error = started.unwrap_err();
+        assert_eq!(refused(&error), (Side::Worker, field, ours, theirs));
+        drop(command);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        let words = format!("{field} differs (host {ours:?}, worker {theirs:?})");
+        assert!(text.contains(&words) && error.to_string().contains(&words), "{text} / {error}");
+    }
+}
+
+#[cfg(unix)]
+#[watched_test]
+fn another_user_is_named() {
+    if !skip::is_root() {
+        return skip::skipped(skip::Need::Root, "only root can start a worker of another user");
+    }
+    let mut command = worker("echo,app=app,build=1,salt=s");
+    // The puppet must be readable for that user, which is not the case in every folder.
+    command.uid(65534).stderr(Stdio::null());
+    let started: Result<Channel, _> = Channel::start(&mut command, &app_options());
+    let error = started.unwrap_err();
+    if *error.kind() == ErrorKind::Start {
+        return skip::skipped(skip::Need::PublicTarget, error);
+    }
+    assert_eq!(refused(&error), (Side::Worker, "user", "0", "65534"));
+}
+
+/// Starts a side that sends the hello of a real one with one field changed.
+fn impostor(
+    field: &'static str,
+    value: &'static str,
+) -> (pipewright::Handle, std::thread::JoinHandle<String>) {
+    let (mut end, handle) = handle_channel::pair().unwrap();
+    let thread = std::thread::spawn(move || {
+        let (_, hello) = receive_frame(&mut end).unwrap();
+        let lines: Vec<String> = hello
+            .lines()
+            .map(|line| match line.split_once('=') {
+                Some((key, _)) if key == field => format!("{key}={value}"),
+                _ => line.to_owned(),
+            })
+            .collect();
+        let body = lines.join("\n") + "\n";
+        send(&mut end, &text(1, &body));
+        receive_frame(&mut end).map(|(_, body)| body).unwrap_or_default()
+    });
+    (handle, thread)
+}
+
+#[watched_test]
+fn a_host_that_finds_a_mismatch_reports_it() {
+    let version = "1".to_owned();
+    let arch = format!("{}-{}-little", std::env::consts::ARCH, usize::BITS);
+    let user = handle_channel::user();
+    for (field, ours) in [("version", version), ("arch", arch), ("user", user)] {
+        let (link, thread) = impostor(field, "another");
+        let connected: Result<Channel, _> = Channel::as_host(link, &app_options());
+        let error = connected.unwrap_err();
+        assert_eq!(refused(&error), (Side::Host, field, ours.as_str(), "another"));
+        let body = thread.join().unwrap();
+        let expected = format!("rejected\nby=host\nfield={field}\nhost={ours}\nworker=another\n");
+        assert_eq!(body, expected);
+    }
+}
+
+#[watched_test]
+fn a_program_not_started_as_a_worker_gets_an_error() {
+    let error = worker("echo").env_remove("PIPEWRIGHT_IPC").run().unwrap_err();
+    assert!(error.to_string().contains("was not started as a worker"), "{error}");
+    // A number of no handle, or of another file.
+    for number in ["77", "1", "-1", "x", "99999999999999"] {
+        let error = worker("echo").env("PIPEWRIGHT_IPC", number).run().unwrap_err();
+        assert!(error.to_string().contains("worker"), "{error}");
+    }
+}
+
+/// A message of eight bytes in three frames: two, three and three bytes.
+fn parts() -> [Vec<u8>; 3] {
+    let first = [&8_u64.to_le_bytes()[..], b"in"].concat();
+    [frame(16, 1, 0, 2, &first), frame(8, 0, 0, 3, b"par"), frame(8, 0, 0, 3, b"ts!")]
+}
+
+#[watched_test]
+fn a_message_may_come_in_any_frames_with_a_wake_between_them() {
+    let (end, thread) = on_a_thread(|end| {
+        send_hello(end, "handles.v1 something.new");
+        let wake = frame(9, 0, 0, 0, b"");
+        let [first, second, third] = parts();
+        for bytes in [first, wake, second, third] {
+            send(end, &bytes);
+        }
+        // Longer than the frames of this library.
+        send(end, &frame(16, 0, 0, 3_000_000, &vec![b'x'; 3_000_000]));
+        while receive_frame(end).is_some() {}
+    });
+    let options = Options { shared_memory: SharedMemory::Auto, ..Options::default() };
+    let mut channel: Channel = Channel::as_host(end, &options).unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"inparts!");
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), vec![b'x'; 3_000_000]);
+    let stats = channel.stats();
+    assert_eq!(stats.fallback.as_deref(), Some("the other side has shared memory off"));
+    drop(channel);
+    thread.join().unwrap();
+}
+
+/// `docs/wire.md` has these bytes as its example.
+#[watched_test]
+fn a_message_has_the_documented_bytes() {
+    let (end, thread) = on_a_thread(|end| {
+        send_hello(end, "");
+        let (kind, _) = receive_frame(end).unwrap();
+        assert_eq!(kind, 4);
+        let bytes = [2, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'h', b'i'];
+        while end.arrived().len() < bytes.len() {
+            wait::any(&mut [Slot::Event(end)], None).unwrap();
+            end.receive(usize::MAX).unwrap();
+        }
+        assert_eq!(end.arrived(), bytes);
+        end.consume(bytes.len());
+        end.send(&[IoSlice::new(&bytes)]).unwrap();
+        send(end, &frame(10, 0, 0, 0, b""));
+        while receive_frame(end).is_some() {}
+    });
+    let options = Options { shared_memory: SharedMemory::Off, ..Options::default() };
+    let mut channel: Channel = Channel::as_host(end, &options).unwrap();
+    channel.send_bytes(b"hi").unwrap();
+    assert_eq!(channel.recv().unwrap().bytes().unwrap(), b"hi");
+    assert_eq!(channel.recv().unwrap_err().kind(), &ErrorKind::Closed);
+    drop(channel);
+    thread.join().unwrap();
 }

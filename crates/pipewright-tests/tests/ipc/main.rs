@@ -1,33 +1,16 @@
 //! The suite of `pipewright-ipc`: hosts and workers, a file a subject.
 
 mod async_calls;
-mod both_send;
 mod calls;
 mod clients;
-mod counted;
-mod direct_calls;
-#[cfg(unix)]
-mod goodbye;
-#[cfg(target_os = "linux")]
-mod held_connections;
 mod hostile;
-mod mismatch;
 mod never_hangs;
-mod no_handshake;
 mod nothing_left;
-mod packets;
 mod pool;
 mod pool_bounds;
-mod pool_failures;
-mod pool_limits;
-mod refused_memory;
 mod services;
 mod started_as_worker;
-mod streamed_requests;
-mod traced;
 mod whole_and_in_order;
-mod wire;
-mod worker_replacement;
 
 use std::time::Duration;
 

@@ -163,3 +163,124 @@ fn a_worker_that_does_not_exit_is_killed_at_the_deadline() {
         watchdog::until("it was killed", || !pipewright_tests::alive::is_running(pid));
     }
 }
+
+/// The end of a connection by GOODBYE: a worker that waits for the end of the stream gets it, and is not waited for.
+#[cfg(unix)]
+mod goodbye {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use pipewright::{ExitStatus, Stdio};
+    use pipewright_ipc::{Channel, OnLine, Options, Pool, PoolOptions, Schedule};
+    use pipewright_test_macros::watched_test;
+
+    use super::super::async_calls::run;
+    use super::super::pool::options;
+    use super::super::worker;
+
+    /// Workers that send GOODBYE before they wait for the end, and workers that do not.
+    const WORKERS: [&str; 2] = ["ignores-goodbye", "ignores-goodbye,answers"];
+
+    fn is_success(status: ExitStatus) -> bool {
+        status.success()
+    }
+
+    #[watched_test]
+    fn a_closed_channel_ends_the_stream_to_its_worker() {
+        for kind in WORKERS {
+            let mut command = worker(kind);
+            command.stdout(Stdio::null());
+            let channel: Channel = Channel::start(&mut command, &Options::default()).unwrap();
+            assert!(channel.close().unwrap().is_some_and(is_success), "{kind}");
+            let closed = run(async {
+                let options = Options::default();
+                let started = Channel::<(), ()>::start_async(&mut command, &options).await;
+                started.unwrap().close_async().await
+            });
+            assert!(closed.unwrap().is_some_and(is_success), "{kind}");
+        }
+    }
+
+    #[watched_test]
+    fn a_pool_that_shuts_down_ends_the_stream_to_its_workers() {
+        for kind in WORKERS {
+            let lines = Arc::new(Mutex::new(Vec::new()));
+            let taken = Arc::clone(&lines);
+            let on_line = OnLine::new(move |line| taken.lock().unwrap().push(line.text.to_owned()));
+            // Longer than the test may take.
+            let goodbye = Duration::from_secs(100_000);
+            let shutdown = Schedule { goodbye, ..Schedule::default() };
+            let options = PoolOptions { shutdown, on_line: Some(on_line), ..options() };
+            let pool = Pool::new(worker(kind), options).unwrap();
+            assert!(pool.call("").unwrap().is_empty());
+            pool.shut_down();
+            assert_eq!(*lines.lock().unwrap(), ["the stream has ended"], "{kind}");
+        }
+    }
+}
+
+/// A worker that exits while another process holds its socket: its exit ends its calls, as the connection stays
+/// open.
+#[cfg(target_os = "linux")]
+mod held_connections {
+    use std::os::fd::OwnedFd;
+
+    use pipewright_ipc::{ErrorKind, PoolOptions, WorkerState};
+    use pipewright_test_macros::watched_test;
+    use pipewright_tests::{alive, pace, skip, watchdog};
+    use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+    use super::super::pool::{number, options, pool as start};
+    use super::super::was_killed;
+
+    /// Returns a copy of the worker's socket, as a descendant has it that closed nothing.
+    fn end_of(pid: u32) -> rustix::io::Result<OwnedFd> {
+        let process = pidfd_open(Pid::from_raw(pid as i32).unwrap(), PidfdFlags::empty())?;
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(Result::unwrap);
+        let is_socket = |path: &std::path::PathBuf| {
+            std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+        };
+        let socket = files.map(|it| it.path()).find(is_socket).expect("its connection");
+        let number = socket.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        pidfd_getfd(process, number, PidfdGetfdFlags::empty())
+    }
+
+    #[watched_test]
+    fn calls_end_when_the_worker_exits_and_another_process_holds_its_socket() {
+        for is_begun in [false, true] {
+            let pool = start(PoolOptions { max_workers: 1, ..options() });
+            let pid = number(&pool, "pid") as u32;
+            let _held = match end_of(pid) {
+                Ok(end) => end,
+                Err(error) => {
+                    return skip::skipped(
+                        skip::Need::Kernel("5.6"),
+                        format_args!("pidfd_getfd: {error}"),
+                    );
+                }
+            };
+            let is = |state| pool.stats().workers.iter().any(|it| it.state == state);
+            // The statistics are of a moment ago, and may be of the call before.
+            watchdog::until("it has nothing to do", || is(WorkerState::Idle));
+            std::thread::scope(|scope| {
+                let call = scope.spawn(|| match is_begun {
+                    true => pool.begin("hang").unwrap().wait(),
+                    false => pool.call("hang"),
+                });
+                watchdog::until("the worker has it", || is(WorkerState::Busy));
+                alive::kill(pid);
+                let error = call.join().unwrap().unwrap_err();
+                let ErrorKind::Lost { status, .. } = error.kind() else { panic!("{error}") };
+                was_killed(status.unwrap());
+            });
+            assert_ne!(number(&pool, "pid") as u32, pid);
+            // Also if the worker was idle.
+            let pid = number(&pool, "pid") as u32;
+            let _held = end_of(pid).unwrap();
+            alive::kill(pid);
+            watchdog::until("it is found out", || pool.stats().died == 2);
+            let request = pipewright_ipc::Request::new("pid").timeout(pace::seconds(60));
+            assert_ne!(*pool.call(request).unwrap(), *pid.to_string().as_bytes());
+        }
+    }
+}

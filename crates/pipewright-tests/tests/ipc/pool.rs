@@ -2,17 +2,18 @@
 //! its reply.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use pipewright::{ProcessHandle, Signal};
+use pipewright::{CancelToken, ProcessHandle, Signal};
 use pipewright_ipc::{
     ErrorKind, OnLine, Options, PendingCall, Pool, PoolOptions, Request, WorkerState, WorkerStatus,
 };
 use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, bodies, pace, watchdog};
 
-use super::{complains_and_ends, exit_words, was_killed, worker};
+use crate::{complains_and_ends, exit_words, was_killed, worker};
 
 /// Returns options with small rings, as a pool that starts hundreds of workers makes as many, and without a
 /// timer that could hide a missed wake-up.
@@ -384,4 +385,352 @@ fn shutdown_finishes_started_calls_and_kills_workers_that_stay() {
     until_busy(&pool);
     drop(pool);
     assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::ShutDown);
+}
+
+fn count_of_calls() -> u64 {
+    if cfg!(windows) { 200 } else { pace::rounds(2_000, 200) as u64 }
+}
+
+#[watched_test]
+fn a_reply_is_counted_before_the_call_returns() {
+    let pool = pool(options());
+    for number in 1..=count_of_calls() {
+        pool.begin("echo x").unwrap().wait().unwrap();
+        let stats = pool.stats();
+        assert_eq!(stats.replies, number);
+        let jobs: u64 = stats.workers.iter().map(|worker| worker.jobs).sum();
+        assert_eq!(jobs, number);
+    }
+    // All at once, and the last one is waited for.
+    let calls: Vec<PendingCall> =
+        (0..count_of_calls()).map(|_| pool.begin("echo x").unwrap()).collect();
+    for call in calls {
+        call.wait().unwrap();
+    }
+    assert_eq!(pool.stats().replies, 2 * count_of_calls());
+}
+
+#[watched_test]
+fn a_reply_is_counted_before_the_future_resolves() {
+    let pool = pool(PoolOptions { max_workers: 1, ..options() });
+    crate::async_calls::run(async {
+        for number in 1..=count_of_calls() {
+            match number % 3 {
+                0 => pool.begin("echo x").unwrap().await.unwrap(),
+                1 => pool.call_async("echo x").await.unwrap(),
+                _ => pool.call("echo x").unwrap(),
+            };
+            let stats = pool.stats();
+            assert_eq!((stats.replies, stats.workers[0].jobs), (number, number));
+        }
+    });
+}
+
+#[watched_test]
+fn calls_of_many_threads_are_counted_when_they_return() {
+    let pool = pool(PoolOptions { max_workers: 2, ..options() });
+    let threads = 4;
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                for number in 1..=count_of_calls() / 10 {
+                    pool.call("echo x").unwrap();
+                    pool.call("fail x").unwrap_err();
+                    let stats = pool.stats();
+                    let jobs: u64 = stats.workers.iter().map(|worker| worker.jobs).sum();
+                    assert!(stats.replies >= number && stats.failures >= number, "{stats:?}");
+                    assert!(jobs >= 2 * number, "{stats:?}");
+                }
+            });
+        }
+    });
+    let stats = pool.stats();
+    let all = threads * (count_of_calls() / 10);
+    assert_eq!((stats.replies, stats.failures), (all, all));
+    assert_eq!(stats.workers.iter().map(|worker| worker.jobs).sum::<u64>(), 2 * all);
+}
+
+#[watched_test]
+fn a_failed_call_is_counted_before_it_returns() {
+    let pool = pool(PoolOptions { max_workers: 1, ..options() });
+    for number in 1..=count_of_calls() {
+        pool.begin("fail x").unwrap().wait().unwrap_err();
+        assert_eq!(pool.stats().failures, number);
+    }
+}
+
+#[watched_test]
+fn a_lost_call_and_its_worker_are_counted_before_it_returns() {
+    let backoff = Duration::from_millis(1);
+    let pool = pool(PoolOptions {
+        max_workers: 1,
+        retries: 1,
+        backoff,
+        max_backoff: backoff,
+        ..options()
+    });
+    for number in 1..=if cfg!(windows) { 3 } else { pace::rounds(20, 4) as u64 } {
+        let request = Request::new("exit 3").idempotent();
+        let error = pool.begin(request).unwrap().wait().unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Lost { .. }), "{error}");
+        let stats = pool.stats();
+        let counted = (stats.lost, stats.retries, stats.died, stats.started);
+        assert_eq!(counted, (number, number, 2 * number, 2 * number));
+    }
+}
+
+#[watched_test]
+fn a_cancelled_call_is_counted_before_it_returns() {
+    let pool = pool(PoolOptions { max_workers: 1, ..options() });
+    pool.call("echo x").unwrap();
+    let mut cancelled = 0;
+    for _ in 0..if cfg!(windows) { 5 } else { 50 } {
+        // Cancelled at the worker or in the queue; by its token; before any worker has it; at its deadline.
+        let call = pool.begin("wait 60000").unwrap();
+        call.cancel();
+        assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
+        cancelled += 1;
+        assert_eq!(pool.stats().cancelled, cancelled);
+        let token = CancelToken::new();
+        let call = pool.begin(Request::new("wait 60000").cancel(&token)).unwrap();
+        token.cancel();
+        assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
+        cancelled += 1;
+        assert_eq!(pool.stats().cancelled, cancelled);
+        let call = pool.begin(Request::new("echo x").cancel(&token)).unwrap();
+        assert_eq!(call.wait().unwrap_err().kind(), &ErrorKind::Cancelled);
+        cancelled += 1;
+        assert_eq!(pool.stats().cancelled, cancelled);
+        let late = Request::new("wait 60000").timeout(Duration::from_millis(1));
+        assert!(pool.begin(late).unwrap().wait().unwrap_err().is_timeout());
+        cancelled += 1;
+        assert_eq!(pool.stats().cancelled, cancelled);
+    }
+}
+
+#[watched_test]
+fn failed_starts_are_counted_before_the_call_returns() {
+    let backoff = Duration::from_millis(1);
+    for number in 1..=if cfg!(windows) { 2 } else { pace::rounds(20, 4) as u32 } {
+        let options =
+            PoolOptions { start_attempts: number, backoff, max_backoff: backoff, ..options() };
+        let pool = Pool::new(complains_and_ends(), options).unwrap();
+        pool.begin("x").unwrap().wait().unwrap_err();
+        assert_eq!(pool.stats().failed_starts, u64::from(number));
+    }
+}
+
+/// Returns a pool with one idle worker, and its pid.
+fn one_idle() -> (Pool, u64) {
+    let pool = pool(PoolOptions { max_workers: 1, ..options() });
+    let pid = number(&pool, "pid");
+    (pool, pid)
+}
+
+#[watched_test(limit = Duration::from_secs(120))]
+fn callers_on_many_threads_get_their_own_replies() {
+    let calls = if cfg!(windows) { 40 } else { pace::rounds(400, 60) as u64 };
+    for (threads, max_workers, calls_per_worker) in [(1, 1, 1), (2, 2, 1), (4, 1, 1), (4, 2, 3)] {
+        let pool = pool(PoolOptions { max_workers, calls_per_worker, ..options() });
+        let together = Barrier::new(threads as usize);
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let (pool, together) = (&pool, &together);
+                scope.spawn(move || {
+                    let mut expected = Vec::new();
+                    together.wait();
+                    for number in thread * calls..(thread + 1) * calls {
+                        if number % 3 == 0 {
+                            let error = pool.call(format!("fail {number}")).unwrap_err();
+                            assert!(error.to_string().ends_with(&format!(": {number}")), "{error}");
+                            continue;
+                        }
+                        // Small ones and, now and then, one longer than the ring.
+                        let which = if number % 50 == 0 { number } else { number % 8 };
+                        let reply = pool.call(format!("body {which}")).unwrap();
+                        bodies::check(which, bodies::length(which), &reply, &mut expected);
+                    }
+                });
+            }
+        });
+        let all = threads * calls;
+        let failures = (0..all).filter(|number| number % 3 == 0).count() as u64;
+        watchdog::until("the pool has counted the same", || {
+            let stats = pool.stats();
+            (stats.replies, stats.failures) == (all - failures, failures)
+        });
+        let stats = pool.stats();
+        assert!(stats.started as usize <= max_workers, "{stats:?}");
+        assert_eq!((stats.died, stats.lost, stats.retries, stats.cancelled), (0, 0, 0, 0));
+        watchdog::until("every job has its worker", || {
+            let stats = pool.stats();
+            stats.workers.iter().map(|worker| worker.jobs).sum::<u64>() == all
+        });
+        pool.shut_down();
+    }
+}
+
+#[watched_test]
+fn a_worker_exit_fails_its_call_and_the_next_call_gets_a_new_worker() {
+    let (pool, pid) = one_idle();
+    let error = pool.call("exit 7").unwrap_err();
+    let ErrorKind::Lost { pid: whose, status, stderr_tail, attempts: 1, .. } = error.kind() else {
+        panic!("{error:?}")
+    };
+    assert_eq!((u64::from(*whose), status.unwrap().code()), (pid, Some(7)));
+    assert_eq!(stderr_tail, "a line before\nthe last line of 7");
+    assert!(error.to_string().contains(&exit_words(7)), "{error}");
+    assert_ne!(number(&pool, "pid"), pid);
+    // An idempotent call is retried on the next worker, up to its limit.
+    let error = pool.call(Request::new("exit 8").idempotent()).unwrap_err();
+    assert!(error.to_string().contains(&exit_words(8)), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Lost { attempts: 3, .. }), "{error:?}");
+    assert!(error.to_string().contains("ended during the call (attempt 3): "), "{error}");
+    watchdog::until("each is counted", || {
+        let stats = pool.stats();
+        (stats.died, stats.lost, stats.retries) == (4, 2, 2)
+    });
+    assert_eq!(number(&pool, "count"), 1);
+}
+
+#[watched_test]
+fn an_idle_worker_that_exits_costs_no_call() {
+    let rounds = if cfg!(windows) { 3 } else { 30 };
+    let (pool, mut pid) = one_idle();
+    for _ in 0..rounds {
+        let handle = pipewright::ProcessHandle::open(pid as u32);
+        match handle {
+            Ok(process) => assert!(process.kill().unwrap()),
+            Err(_) => pipewright_tests::alive::kill(pid as u32),
+        }
+        // The loss may be seen before the exit is reported, but not before the kill: sent bytes are lost.
+        watchdog::until("it has ended", || !pipewright_tests::alive::is_running(pid as u32));
+        let next = number(&pool, "pid");
+        assert_ne!(next, pid);
+        pid = next;
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.died, stats.lost), (rounds, 0));
+}
+
+#[watched_test(limit = Duration::from_secs(120))]
+fn no_accepted_call_loses_its_reply_while_workers_are_killed() {
+    let kills = if cfg!(windows) { 10 } else { pace::rounds(100, 20) };
+    let backoff = Duration::from_millis(1);
+    let pool = pool(PoolOptions { max_workers: 2, retries: 1_000, backoff, ..options() });
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (pool, is_over) = (&pool, &is_over);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let request = Request::new(format!("echo {thread} {number}"));
+                    // Every fourth call may be lost, with a killed worker.
+                    let is_promised = number % 4 != 0;
+                    let request = if is_promised { request.idempotent() } else { request };
+                    match pool.call(request) {
+                        Ok(reply) => assert_eq!(*reply, *format!("{thread} {number}").as_bytes()),
+                        Err(error) => {
+                            assert!(!is_promised, "{error}");
+                            let ErrorKind::Lost { status, .. } = error.kind() else {
+                                panic!("{error}")
+                            };
+                            was_killed(status.unwrap());
+                        }
+                    }
+                }
+            });
+        }
+        for kill in 0..kills {
+            watchdog::until("one is killed", || kill_one(&pool));
+            watchdog::until("that is known", || pool.stats().died > kill as u64);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(pool.stats().failures, 0);
+    pool.shut_down();
+}
+
+#[watched_test]
+fn a_call_ends_at_its_deadline_or_cancel() {
+    let (pool, pid) = one_idle();
+    for _ in 0..3 {
+        let request = Request::new("wait 60000").timeout(pace::millis(30));
+        let error = pool.call(request).unwrap_err();
+        assert!(error.is_timeout() && error.to_string().contains("a reply"), "{error}");
+        // The worker ends the call itself, and is kept.
+        assert_eq!(number(&pool, "pid"), pid);
+    }
+    for _ in 0..3 {
+        let token = CancelToken::new();
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| pool.call(Request::new("wait 60000").cancel(&token)));
+            watchdog::until("the worker has it", || {
+                pool.stats().workers.iter().any(|it| it.state == WorkerState::Busy)
+            });
+            token.cancel();
+            let error = call.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Cancelled);
+        });
+        assert_eq!(number(&pool, "pid"), pid);
+        // One that was cancelled before.
+        let error = pool.call(Request::new("wait 60000").cancel(&token)).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Cancelled);
+        assert_eq!(number(&pool, "pid"), pid);
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.cancelled, stats.died), (9, 0));
+}
+
+#[watched_test]
+fn a_call_with_a_cancelled_token_does_not_start() {
+    // A direct call has its reply before it needs to sleep, and so before it checks the token.
+    let channel = Options { spin: Duration::from_millis(100), ..options().channel };
+    let pool = pool(PoolOptions { max_workers: 1, channel, ..options() });
+    let before = (0..200).map(|_| number(&pool, "count")).max().unwrap();
+    let token = CancelToken::new();
+    token.cancel();
+    // By direct calls, and by the thread of the pool.
+    for _ in 0..20 {
+        let request = || Request::new("count").cancel(&token);
+        let ends = [pool.call(request()), pool.begin(request()).unwrap().wait()];
+        for end in ends {
+            assert_eq!(end.unwrap_err().kind(), &ErrorKind::Cancelled);
+        }
+    }
+    assert_eq!(number(&pool, "count"), before + 1);
+    assert_eq!(pool.stats().cancelled, 40);
+}
+
+#[watched_test]
+fn concurrent_callers_get_the_worker_next() {
+    let (pool, pid) = one_idle();
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| pool.call("wait 100"));
+        watchdog::until("the worker has it", || {
+            pool.stats().workers.iter().any(|it| it.state == WorkerState::Busy)
+        });
+        let others: Vec<_> = (0..20).map(|_| pool.begin("pid").unwrap()).collect();
+        for other in others {
+            assert_eq!(*other.wait().unwrap(), *pid.to_string().as_bytes());
+        }
+        assert_eq!(*slow.join().unwrap().unwrap(), *b"done");
+    });
+}
+
+/// The second reply arrives while the worker is idle, or with the next call.
+#[watched_test]
+fn a_worker_that_answers_twice_is_replaced() {
+    let pool = Pool::new(worker("liar,18,1,18,1"), PoolOptions { max_workers: 1, ..options() });
+    let pool = pool.unwrap();
+    assert_eq!(*pool.call("x").unwrap(), *b"");
+    // The next one does not know the number of this call.
+    let error = pool.call("x").unwrap_err();
+    let ErrorKind::Lost { status, .. } = error.kind() else { panic!("{error}") };
+    was_killed(status.unwrap());
+    let words = "a reply to a call that the worker does not have";
+    assert!(error.to_string().contains(words), "{error}");
 }

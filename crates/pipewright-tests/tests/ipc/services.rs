@@ -1,21 +1,28 @@
-//! Typed services, with real workers.
+//! Typed services, with real workers; the examples; events of `tracing`.
+
+#[expect(dead_code, reason = "only the example itself calls it")]
+#[path = "../../../pipewright-ipc/examples/build.rs"]
+mod build;
+#[expect(dead_code, reason = "only the example itself calls it")]
+#[path = "../../../pipewright-ipc/examples/service.rs"]
+mod example;
+#[expect(dead_code, reason = "only the example itself calls it")]
+#[path = "../../../pipewright-ipc/examples/pool.rs"]
+mod pool;
 
 use std::time::Duration;
 
 use pipewright::CancelToken;
 use pipewright_ipc::{ErrorKind, Options, Pool, PoolOptions, Request};
-use pipewright_test_macros::watched_test;
+use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::service::others::{MethodsClient, VersionClient};
 use pipewright_tests::service::{DivisionError, ProbeClient};
-use pipewright_tests::{alive, watchdog};
+use pipewright_tests::traced::TraceLines;
+use pipewright_tests::{alive, skip, watchdog};
 
-use super::async_calls::run;
-use super::pool::options;
-use super::{exit_words, was_killed, worker};
-
-#[expect(dead_code, reason = "only the example itself calls it")]
-#[path = "../../../pipewright-ipc/examples/service.rs"]
-mod example;
+use crate::async_calls::run;
+use crate::pool::options;
+use crate::{both_ways, exit_words, start, was_killed, worker};
 
 #[watched_test]
 fn the_example_gets_the_right_sums() {
@@ -250,4 +257,71 @@ fn requests_that_are_no_calls_of_the_service_are_errors() {
         assert!(matches!(error.kind(), ErrorKind::Failed { .. }), "{request:?}: {error}");
     }
     assert_eq!(pool.stats().died, 0);
+}
+
+#[watched_test]
+fn the_packets_of_a_build_arrive() {
+    for options in both_ways() {
+        let [there, back] = build::build(&options, || worker("build")).unwrap();
+        assert_eq!((there.packets, there.bytes / 1_000_000), (5_000, 434));
+        assert_eq!((back.packets, back.bytes / 1_000_000), (1_664, 120));
+        let is_shared = options.shared_memory != pipewright_ipc::SharedMemory::Off
+            && !skip::is_forced_off("memfd");
+        for way in [there, back] {
+            assert_eq!(way.shared_frames > 0, is_shared, "{way:?}");
+        }
+    }
+}
+
+#[watched_test]
+fn a_pool_hashes_large_buffers() {
+    let hashes = pool::hash_all(worker("hash"), 2, 20, 1 << 20).unwrap();
+    let expected = (0..20).map(|number| pool::hash(&pool::buffer(number, 1 << 20)));
+    assert_eq!(hashes, expected.collect::<Vec<_>>());
+}
+
+#[isolated_test]
+fn a_closed_connection_records_its_traffic() {
+    // The first event of a process decides for all whether there is a subscriber.
+
+    let lines = TraceLines::listen("pipewright_ipc");
+    let mut channel = start("echo", &Options::default());
+    channel.send_bytes(&[7; 10_000]).unwrap();
+    assert_eq!(channel.recv().unwrap().len(), 10_000);
+    assert!(lines.lines().is_empty());
+    channel.close().unwrap();
+    let words = [
+        "DEBUG message=connection ended",
+        " sent.messages=1 ",
+        " sent.bytes=10000 ",
+        " received.bytes=10000 ",
+    ];
+    assert!(lines.find(&words), "{:?}", lines.lines());
+}
+
+#[isolated_test]
+fn a_pool_records_its_workers() {
+    let lines = TraceLines::listen("pipewright_ipc");
+    let options = PoolOptions { max_workers: 1, max_jobs: Some(1), ..PoolOptions::default() };
+    let pool = Pool::new(worker("calls"), options).unwrap();
+    pool.call("echo").unwrap();
+    pool.call("exit 7").unwrap_err();
+    pool.shut_down();
+    assert!(lines.find(&["INFO message=worker started", " worker=1 "]), "{:?}", lines.lines());
+    let ended = ["INFO message=worker ended", " jobs=1 ", " worker=1 "];
+    assert!(lines.find(&ended), "{:?}", lines.lines());
+    let how = exit_words(7);
+    let lost = ["WARN message=worker lost", " worker=2 ", &how, "the last line of 7"];
+    assert!(lines.find(&lost), "{:?}", lines.lines());
+    let pool = Pool::new(pipewright::Command::new("/no/such"), PoolOptions::default()).unwrap();
+    pool.call("echo").unwrap_err();
+    assert!(lines.find(&["WARN message=worker not started", "/no/such"]), "{:?}", lines.lines());
+}
+
+#[watched_test]
+fn tuned_options_change_only_the_threshold() {
+    let options = Options { app: "a".into(), ring_bytes: 64 << 10, ..Options::default() };
+    let tuned = options.tune().unwrap();
+    assert!((512..=128 << 10).contains(&tuned.threshold_bytes), "{tuned:?}");
+    assert_eq!(Options { threshold_bytes: options.threshold_bytes, ..tuned }, options);
 }

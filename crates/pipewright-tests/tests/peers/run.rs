@@ -1,9 +1,10 @@
-//! Runs a case: the host, its callers, and the measures taken meanwhile.
+//! Runs the cases, with their host and callers, and compares them with the promises that hold whatever their worker
+//! did.
 
+use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,9 +13,10 @@ use pipewright_ipc::{
     CallEvent, Channel, Error, ErrorKind, OnLine, Options, Pool, PoolOptions, Request, Schedule,
     SharedMemory,
 };
-use pipewright_tests::count;
+use pipewright_test_macros::isolated_test;
+use pipewright_tests::{count, skip};
 
-use crate::plan::{Host, Plan, Way};
+use crate::plan::{self, Host, Plan, Way};
 
 /// The longest time of a case, after which the whole run ends with the plan.
 const CASE: Duration = Duration::from_secs(90);
@@ -36,8 +38,8 @@ pub(crate) enum End {
 pub(crate) struct Called {
     pub(crate) number: u64,
     pub(crate) end: End,
-    pub(crate) took: Duration,
-    pub(crate) ended: u128,
+    took: Duration,
+    ended: u128,
 }
 
 /// The measures of a case.
@@ -45,25 +47,25 @@ pub(crate) struct Called {
 pub(crate) struct Seen {
     pub(crate) calls: Vec<Called>,
     /// The time of the drop or the shutdown of the pool, or of the operations of a channel.
-    pub(crate) closing: Duration,
-    pub(crate) memory_bytes: usize,
+    closing: Duration,
+    memory_bytes: usize,
     pub(crate) descriptors: usize,
     pub(crate) processes: usize,
     /// Events of the workers: name, number, time.
-    pub(crate) log: Vec<(String, u64, u128)>,
-    pub(crate) left: usize,
+    log: Vec<(String, u64, u128)>,
+    left: usize,
     /// The processor time of this process while its workers were silent.
-    pub(crate) busy: Duration,
+    busy: Duration,
     /// The texts of errors.
-    pub(crate) texts: Vec<String>,
+    texts: Vec<String>,
 }
 
 /// The time for which a silent worker is looked at.
-pub(crate) const SILENCE: Duration = Duration::from_millis(600);
+const SILENCE: Duration = Duration::from_millis(600);
 
 impl Seen {
     /// Returns the times of the calls that were answered.
-    pub(crate) fn latencies(&self) -> impl Iterator<Item = Duration> + '_ {
+    fn latencies(&self) -> impl Iterator<Item = Duration> + '_ {
         self.calls.iter().filter(|it| matches!(it.end, End::Reply(..))).map(|it| it.took)
     }
 }
@@ -322,4 +324,229 @@ fn read_log(path: &Path) -> Vec<(String, u64, u128)> {
         Some((name, words.next()?.parse().ok()?, words.next()?.parse().ok()?))
     };
     text.lines().filter_map(event).collect()
+}
+
+/// The rounds of a short and of a long run: in each, every family has one case.
+const ROUNDS: [usize; 2] = [2, 60];
+
+/// The findings that are known and not mended yet: family and finding. Empty: none.
+const EXPECTED: &[(&str, &str)] = &[];
+
+#[isolated_test(limit = Duration::from_secs(3600))]
+fn workers_that_do_anything_harm_only_themselves() {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let now = SystemTime::UNIX_EPOCH.elapsed().map_or(1, |it| it.as_nanos() as u64);
+    let is_long = variable("PIPEWRIGHT_NET") == "all";
+    // The gate has the same cases each time: what others find is the long run's to tell, and stops no unrelated change.
+    let seed = variable("PIPEWRIGHT_NET_SEED").parse().unwrap_or(if is_long { now } else { 1 });
+    let rounds = ROUNDS[usize::from(is_long)];
+    skip::counted(&format!("PIPEWRIGHT_NET_SEED={seed}"));
+    let only = variable("PIPEWRIGHT_NET_CASE");
+    let (mut cases, mut unexpected, mut known) = (0, Vec::new(), Vec::new());
+    let mut latencies = Vec::new();
+    for round in 0..rounds {
+        for family in plan::FAMILIES.iter().filter(|it| it.name.contains(&only)) {
+            let plan = plan::Plan::new(family, seed.wrapping_add(round as u64));
+            let seen = run(&plan);
+            cases += 1;
+            latencies.extend(seen.latencies());
+            for finding in findings(&plan, &seen) {
+                let line = format!("{} {}: {finding:?}: {plan:?}", family.name, finding.name());
+                let is_known = EXPECTED.contains(&(family.name, finding.name()));
+                skip::counted(&format!("{} {line}", if is_known { "known" } else { "FINDING" }));
+                if is_known { &mut known } else { &mut unexpected }.push(line);
+            }
+        }
+    }
+    latencies.sort_unstable();
+    let p99 = latencies.get(latencies.len() * 99 / 100).copied().unwrap_or_default();
+    skip::counted(&format!(
+        "{cases} cases, {} known findings; calls of honest workers: {}, p99 {p99:?}",
+        known.len(),
+        latencies.len()
+    ));
+    assert!(unexpected.is_empty(), "seed {seed}:\n{}", unexpected.join("\n"));
+}
+
+/// A promise that a case has broken.
+#[derive(Debug)]
+#[expect(dead_code, reason = "printed")]
+pub(crate) enum Finding {
+    /// A call or the end of the host took longer than ten times its limit.
+    Late(Duration),
+    Memory {
+        mib: usize,
+        most: usize,
+    },
+    Descriptors {
+        seen: usize,
+        most: usize,
+    },
+    Processes {
+        seen: usize,
+        most: usize,
+    },
+    /// Processes were left.
+    Left(usize),
+    /// A call was executed more often than allowed.
+    Twice {
+        number: u64,
+        times: usize,
+    },
+    /// A cancelled call was executed later.
+    Zombie {
+        number: u64,
+    },
+    /// A call failed whose answer an honest worker had sent.
+    Lost {
+        number: u64,
+    },
+    /// A call failed though there was time and an honest worker.
+    Starved {
+        number: u64,
+        end: End,
+    },
+    /// A call got the reply of another one.
+    Other {
+        number: u64,
+        got: u64,
+    },
+    /// A reply came to a call that cannot have been sent.
+    Unsent {
+        number: u64,
+    },
+    Cancels {
+        seen: usize,
+    },
+    /// The host was busy although no worker did anything.
+    Busy(Duration),
+    /// The text of an error is long, or has what a terminal obeys.
+    Text(String),
+    /// The host has taken so much of messages that it cannot use.
+    Useless {
+        mib: u64,
+    },
+}
+
+impl Finding {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Finding::Late(_) => "late",
+            Finding::Memory { .. } => "memory",
+            Finding::Descriptors { .. } => "descriptors",
+            Finding::Processes { .. } => "processes",
+            Finding::Left(_) => "left",
+            Finding::Twice { .. } => "twice",
+            Finding::Zombie { .. } => "zombie",
+            Finding::Lost { .. } => "lost",
+            Finding::Starved { .. } => "starved",
+            Finding::Other { .. } => "other",
+            Finding::Unsent { .. } => "unsent",
+            Finding::Cancels { .. } => "cancels",
+            Finding::Busy(_) => "busy",
+            Finding::Text(_) => "text",
+            Finding::Useless { .. } => "useless",
+        }
+    }
+}
+
+/// The most retries of a call: the default of the options.
+const RETRIES: usize = 2;
+
+fn findings(plan: &Plan, seen: &Seen) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let late = (plan.timeout * 10).max(Duration::from_secs(3));
+    let slowest = seen.calls.iter().map(|call| call.took).max().unwrap_or_default();
+    if slowest > late {
+        findings.push(Finding::Late(slowest));
+    }
+    // A channel has the timeout; the drop of a pool waits 100 ms; a shutdown has its steps.
+    // The goodbye, SIGTERM and the kill take 1.7 s.
+    let drained = (plan.drain + Duration::from_millis(1700)) * 5;
+    let steps = if plan.shuts_down { drained } else { Duration::from_secs(3) };
+    if seen.closing > steps {
+        findings.push(Finding::Late(seen.closing));
+    }
+    bounds(plan, seen, &mut findings);
+    // The thread that measures takes some of it.
+    if seen.busy > SILENCE / 2 {
+        findings.push(Finding::Busy(seen.busy));
+    }
+    let is_bad = |it: &&String| it.len() > 16 << 10 || it.contains(char::is_control);
+    findings.extend(seen.texts.iter().find(is_bad).cloned().map(Finding::Text));
+    if seen.left > 0 {
+        findings.push(Finding::Left(seen.left));
+    }
+    let events = |name: &str, number: u64| {
+        seen.log.iter().filter(|(it, of, _)| it == name && *of == number).count()
+    };
+    let allowed = if plan.is_idempotent && plan.way != Way::Items { 1 + RETRIES } else { 1 };
+    let mut replies = HashSet::new();
+    for call in &seen.calls {
+        let number = call.number;
+        let times = events("ran", number);
+        if times > allowed {
+            findings.push(Finding::Twice { number, times });
+        }
+        match &call.end {
+            End::Reply(0x2e2e_2e2e_2e2e_2e2e, b'e') => {
+                // Four MiB cannot be on their way to a worker that reads nothing.
+                if plan.bytes >= 4 << 20 && times == 0 {
+                    findings.push(Finding::Unsent { number });
+                }
+            }
+            End::Reply(got, _) => {
+                let is_ghost = *got == 0 || *got == u64::MAX;
+                if (*got != number && (plan.is_honest || !is_ghost)) || !replies.insert(number) {
+                    findings.push(Finding::Other { number, got: *got });
+                }
+            }
+            End::Failed => {}
+            End::Lost if plan.is_honest && events("replied", number) > 0 => {
+                findings.push(Finding::Lost { number });
+            }
+            End::Stopped => {
+                let late = call.ended + 300_000_000;
+                if seen.log.iter().any(|(it, of, at)| it == "ran" && *of == number && *at > late) {
+                    findings.push(Finding::Zombie { number });
+                }
+            }
+            end => {
+                if plan.shuts_down && plan.is_honest {
+                    findings.push(Finding::Starved { number, end: end.clone() });
+                }
+            }
+        }
+    }
+    let cancels = seen.log.iter().filter(|(it, ..)| it == "cancel").count();
+    if cancels > 2 * seen.calls.len() + 10 {
+        findings.push(Finding::Cancels { seen: cancels });
+    }
+    let taken = seen.log.iter().filter(|(it, ..)| it == "taken").map(|(_, bytes, _)| *bytes).max();
+    if let Some(bytes) = taken.filter(|bytes| *bytes > plan.most) {
+        findings.push(Finding::Useless { mib: bytes >> 20 });
+    }
+    findings
+}
+
+/// Compares with the figures of docs/workers.md.
+fn bounds(plan: &Plan, seen: &Seen, findings: &mut Vec<Finding>) {
+    let (workers, most) = (plan.workers, plan.most as usize >> 20);
+    // The message that is being received from each worker, and for each call its request, a question, an answer and a
+    // reply, with copies on their way; 24 MiB are the rings, the stacks, the allocator and the items.
+    let messages = if plan.bytes >= 1 << 20 { 4 } else { 2 };
+    let allowed =
+        24 + ((2 * workers * plan.ring) >> 20) + (workers + messages * plan.callers) * most;
+    let mib = seen.memory_bytes >> 20;
+    if mib > allowed {
+        findings.push(Finding::Memory { mib, most: allowed });
+    }
+    let processes = 2 * workers;
+    if seen.processes > processes {
+        findings.push(Finding::Processes { seen: seen.processes, most: processes });
+    }
+    let descriptors = 8 + 10 * processes;
+    if seen.descriptors > descriptors {
+        findings.push(Finding::Descriptors { seen: seen.descriptors, most: descriptors });
+    }
 }

@@ -31,7 +31,8 @@ const SAID: &[Said<'_>] = &[
     ("docs/workers.md", " and {} items of each (", &[("pool/call.rs", "MAX_UNSENT: u32 = ", 1)]),
     (
         "docs/workers.md",
-        "The host's has {} MiB by default (`Options::ring_bytes`), that of the worker as much as it likes, up to {} MiB",
+        "The host's has {} MiB by default (`Options::ring_bytes`), that of the worker as much as it likes, \
+         up to {} MiB",
         &[("options.rs", "ring_bytes: ", MIB), ("options.rs", "MAX_RING_BYTES: usize = ", MIB)],
     ),
     (

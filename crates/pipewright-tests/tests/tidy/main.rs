@@ -3,10 +3,6 @@
 mod arrows;
 mod documents;
 mod figures;
-mod language;
-mod links;
-mod paths;
-mod tables;
 
 use std::fs;
 use std::path::{Path, PathBuf};

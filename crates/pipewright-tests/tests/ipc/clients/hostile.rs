@@ -12,7 +12,7 @@ use pipewright_tests::{pace, skip};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::language::Client;
+use super::{Client, clients};
 use crate::hostile::{HEAD, record};
 use crate::some_files;
 
@@ -92,7 +92,7 @@ impl Victim {
     }
 
     /// Reads until the worker closes the connection, and waits for its exit.
-    pub(super) fn ending(mut self) -> (ExitStatus, String) {
+    fn ending(mut self) -> (ExitStatus, String) {
         loop {
             self.end.consume(self.end.arrived().len());
             wait::any(&mut [Slot::Event(&self.end)], None).unwrap();
@@ -130,7 +130,7 @@ fn exit(child: Child) -> (ExitStatus, String) {
 }
 
 #[track_caller]
-pub(super) fn is_error((status, stderr): (ExitStatus, String), words: &str) {
+fn is_error((status, stderr): (ExitStatus, String), words: &str) {
     assert!(!status.success() && stderr.contains(": "), "{words}: {status}: {stderr}");
     assert!(stderr.contains(words), "{words}: {stderr}");
 }
@@ -300,7 +300,7 @@ pub(super) fn unexpected_handles_end_the_worker(client: &Client) {
 }
 
 /// Runs that property with a few cases, because each starts a process, or with `PROPTEST_CASES`.
-pub(super) fn property<S: Strategy>(strategy: S, test: impl Fn(S::Value)) {
+fn property<S: Strategy>(strategy: S, test: impl Fn(S::Value)) {
     let mut config = Config { failure_persistence: None, ..Config::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = pace::rounds(60, 10) as u32;
@@ -376,4 +376,160 @@ pub(super) fn any_ring_ends_without_a_crash(client: &Client) {
         }
         victim.leave();
     });
+}
+
+const CALL: u8 = 17;
+const ITEM: u8 = 21;
+const CREDIT: u8 = 22;
+const OPEN_CALL: u8 = 28;
+const ITEMS_END: u8 = 29;
+
+/// Returns a frame of that call.
+fn of(call: u8, kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut frame = frame(kind, 0, 0, body.len() as u32, body);
+    frame[8] = call;
+    frame
+}
+
+fn start(client: &Client) -> Victim {
+    let mut victim = Victim::start(client, "calls");
+    victim.shake_hands("streams.v1");
+    victim
+}
+
+/// Starts a worker that waits for an item of its first call. It may send sixteen.
+fn waiting(client: &Client) -> Victim {
+    let mut victim = start(client);
+    victim.send(&of(1, OPEN_CALL, b"take-items"));
+    assert_eq!(receive_frame(&mut victim.end), Some((CREDIT, "\u{10}\0\0\0".to_owned())));
+    victim
+}
+
+/// Sends what the host sends in the example of `docs/wire.md`, and compares what the worker sends.
+pub(super) fn items_have_the_documented_bytes(client: &Client) {
+    let wire = std::fs::read_to_string(clients().join("../docs/wire.md")).unwrap();
+    let mut victim = start(client);
+    let mut frames = 0;
+    for line in wire.lines() {
+        let Some((direction, frame)) = line.split_at_checked(2) else { continue };
+        if !["->", "<-"].contains(&direction) {
+            continue;
+        }
+        // The name of the frame follows.
+        let bytes =
+            frame.split_ascii_whitespace().map_while(|byte| u8::from_str_radix(byte, 16).ok());
+        let bytes: Vec<u8> = bytes.collect();
+        if direction == "->" {
+            victim.send(&bytes);
+        } else {
+            let body = String::from_utf8(bytes[16..].to_vec()).unwrap();
+            assert_eq!(receive_frame(&mut victim.end), Some((bytes[4], body)), "{line}");
+        }
+        frames += 1;
+    }
+    assert_eq!(frames, 6);
+    let (status, stderr) = victim.leave();
+    assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
+}
+
+pub(super) fn items_without_credit_end_the_worker(client: &Client) {
+    // A worker that waits for the answer to a question has not asked for items yet.
+    let busy = of(1, OPEN_CALL, b"ask me");
+    let cases = [
+        [busy.clone(), of(1, ITEM, b"x")].concat(),
+        // For a request that comes as a whole, and for calls that wait.
+        [of(1, CALL, b"ask me"), of(1, ITEM, b"x")].concat(),
+        [busy.clone(), of(2, OPEN_CALL, b"take-items"), of(2, ITEM, b"x")].concat(),
+        [busy, of(2, CALL, b"echo x"), of(2, ITEM, b"x")].concat(),
+    ];
+    for bytes in cases {
+        let mut victim = start(client);
+        victim.send(&bytes);
+        is_error(victim.ending(), "an item without credit");
+    }
+    // One more than it asked for, and one after the end.
+    let rests = [of(1, ITEM, b"x").repeat(16), [of(1, ITEMS_END, b""), of(1, ITEM, b"x")].concat()];
+    for rest in rests {
+        let mut victim = start(client);
+        // It may send no items, so it waits with the first one.
+        victim.send(&of(1, CREDIT, &[0; 4]));
+        victim.send(&of(1, OPEN_CALL, b"echo-items"));
+        assert_eq!(receive_frame(&mut victim.end), Some((CREDIT, "\u{10}\0\0\0".to_owned())));
+        victim.send(&of(1, ITEM, b"x"));
+        victim.send(&rest);
+        is_error(victim.ending(), "an item without credit");
+    }
+}
+
+pub(super) fn late_frames_of_items_are_ignored(client: &Client) {
+    let mut victim = waiting(client);
+    victim.send(&of(1, ITEM, b"x"));
+    victim.send(&of(1, ITEMS_END, b""));
+    assert_eq!(receive_frame(&mut victim.end), Some((18, "done".to_owned())));
+    // Of a call that has ended, and of calls that never come.
+    for call in [0, 1, 9] {
+        victim.send(&[of(call, ITEM, b"x"), of(call, ITEMS_END, b"")].concat().repeat(1_100));
+    }
+    victim.send(&of(2, CALL, b"count-items"));
+    assert_eq!(receive_frame(&mut victim.end), Some((18, "0".to_owned())));
+    let (status, stderr) = victim.leave();
+    assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
+}
+
+pub(super) fn a_host_that_ends_between_items_ends_the_worker(client: &Client) {
+    // Without a word, in the middle of an item, and with a goodbye.
+    let half = of(1, ITEM, b"half an item")[..20].to_vec();
+    for last in [Vec::new(), half, frame(10, 0, 0, 0, b"")] {
+        let mut victim = waiting(client);
+        victim.send(&last);
+        let said_goodbye = last.get(4) == Some(&10);
+        let (status, stderr) = if said_goodbye { victim.ending() } else { victim.leave() };
+        assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
+    }
+}
+
+pub(super) fn any_items_end_without_a_crash(client: &Client) {
+    let kinds = prop::sample::select(vec![
+        ITEM, ITEM, CREDIT, OPEN_CALL, OPEN_CALL, ITEMS_END, CALL, 20, 24, 26,
+    ]);
+    let requests = ["take-items", "echo-items", "first-item", "two-by-two", "count-items", "echo"];
+    let request = prop::sample::select(requests.to_vec());
+    let frames = prop::collection::vec((kinds, 0_u8..4, request, bytes(40)), 0..40);
+    property(frames, |frames| {
+        let mut victim = start(client);
+        for (kind, call, request, body) in frames {
+            let body = if matches!(kind, CALL | OPEN_CALL) { request.as_bytes() } else { &body };
+            victim.send(&of(call, kind, body));
+        }
+        victim.leave();
+    });
+}
+
+/// A plain message and a reset have the id 0, and so has a worker without a call: none of them can be cancelled. (The
+/// worker in C kept that cancellation beside those of all calls that it may have, and wrote past their place.)
+pub(super) fn cancellations_of_no_call_are_ignored(client: &Client) {
+    let mut victim = Victim::start(client, "calls");
+    victim.shake_hands("streams.v1");
+    let of = |call: u64, kind: u8, body: &[u8]| {
+        let mut bytes = frame(kind, 0, 0, body.len() as u32, body);
+        bytes[8..16].copy_from_slice(&call.to_le_bytes());
+        bytes
+    };
+    let calls = 1 + 1024;
+    victim.send(&of(0, 20, b"").repeat(3));
+    victim.send(&of(1, 17, b"wait 600000"));
+    let waiting: Vec<u8> = (2..=calls).flat_map(|call| of(call, 17, b"echo x")).collect();
+    // The running call last: while it runs, its worker only collects.
+    let cancels: Vec<u8> = (1..=calls).rev().flat_map(|call| of(call, 20, b"")).collect();
+    victim.send(&[waiting, cancels].concat());
+    for _ in 0..calls {
+        let (kind, text) = receive_frame(&mut victim.end).unwrap();
+        assert_eq!(kind, 19, "{text}");
+    }
+    // Nor a reset, which has the id 0 too.
+    victim.send(&[of(2000, 17, b"wait 100"), of(0, 26, b""), of(0, 20, b"")].concat());
+    assert_eq!(receive_frame(&mut victim.end).unwrap().0, 18);
+    assert_eq!(receive_frame(&mut victim.end).unwrap(), (27, String::new()));
+    let (status, stderr) = victim.leave();
+    assert!(status.success() && stderr.is_empty(), "{status}: {stderr}");
 }
