@@ -6,8 +6,7 @@ use super::inbox::Input;
 use super::live::LiveJob;
 use super::{Driver, Event, Executor};
 use crate::job::{Job, JobId, Resources};
-use crate::scheduler::text::Shown;
-use crate::scheduler::{self, JobNumber, Limits, Needs, Spec, TokenNeed};
+use crate::scheduler::{self, JobNumber, Limits, Needs, Shown, Spec, TokenNeed};
 use crate::vocabulary::JobOutcome;
 
 impl<E: Executor> Driver<E> {

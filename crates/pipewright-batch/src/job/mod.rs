@@ -2,41 +2,31 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `build.rs` | the setters of a job |
-//! | `settings.rs`, `stdin.rs`, `resources.rs` | the settings that few jobs have |
-//! | `template/`, `record.rs` | commands with placeholders, and the values for them |
-//! | `identity.rs`, `encoding.rs` | the identity of a job |
+//! | this file | a job, its setters and its settings; the values of a record; bytes of input as words of the system |
+//! | `template/` | commands with placeholders |
+//! | `identity.rs` | the identity of a job |
 //! | `quote.rs` | commands as text for a shell |
 //! | `stored/` | jobs as the log keeps them |
-//! | `bytes.rs` | bytes of input as words of the system |
 
-mod build;
-mod bytes;
-mod encoding;
 mod identity;
 mod quote;
-mod record;
-mod resources;
-mod settings;
-mod stdin;
 pub(crate) mod stored;
 mod template;
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::num::NonZeroU64;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use bytes::NotUnicode;
-pub(crate) use bytes::os_string;
+use pipewright_os::base::error::OneLine;
+use pipewright_os::base::os_text;
+use serde::{Deserialize, Serialize};
+
 pub use identity::{Identities, JobId, ParseJobIdError};
 pub use quote::shell_quoted;
-pub use record::Record;
-pub use resources::Resources;
-use settings::Settings;
-pub use stdin::JobStdin;
-pub(crate) use stdin::path_bytes;
 pub use template::{Template, TemplateError};
 
 /// A command to run, with its input, its environment, the jobs that it follows and the resources that it takes.
@@ -213,5 +203,382 @@ impl PartialEq for Job {
 
 impl Eq for Job {}
 
+// The setters of a job.
+
+impl Job {
+    /// Makes a job of this program. No shell is involved, and braces have no meaning.
+    pub fn new(program: impl AsRef<OsStr>) -> Job {
+        Job::from_command(JobCommand::Program(program.as_ref().to_owned()))
+    }
+
+    /// Makes a job of this line, which `sh -c` runs.
+    ///
+    /// Do not build the line from data: pass data with [`arg`](Self::arg), as `$1`, `$2` and so on, in quotes.
+    ///
+    /// ```
+    /// use pipewright_batch::Job;
+    /// let job = Job::shell(r#"sort -- "$1" | uniq -c"#).arg("it's a name");
+    /// assert_eq!(job.argv(1)?[3..], ["sh", "it's a name"]);
+    /// # Ok::<(), pipewright_batch::NotUnicode>(())
+    /// ```
+    pub fn shell(line: impl AsRef<OsStr>) -> Job {
+        Job::from_command(JobCommand::Shell(line.as_ref().to_owned()))
+    }
+
+    /// Makes a job of a checked record.
+    fn from_template(template: Arc<Template>, number: u64, record: Record) -> Job {
+        Job::from_command(JobCommand::Template { template, number, record })
+    }
+
+    fn from_command(command: JobCommand) -> Job {
+        Job { command, args: Vec::new(), settings: None, line: None, logged: None }
+    }
+
+    /// Adds an argument, after those of the template if the job has one.
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Job {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<I>(mut self, args: I) -> Job
+    where
+        I: IntoIterator,
+        I::Item: AsRef<OsStr>,
+    {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Names the job, for [`after`](Self::after) of other jobs. It is no part of the job's identity.
+    pub fn name(self, name: impl Into<String>) -> Job {
+        self.with(|settings| settings.name = Some(name.into()))
+    }
+
+    /// Sets the working directory.
+    pub fn current_dir(self, dir: impl AsRef<Path>) -> Job {
+        self.with(|settings| settings.current_dir = Some(dir.as_ref().to_owned()))
+    }
+
+    /// Sets a variable of the environment.
+    pub fn env(self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Job {
+        self.change_env(name.as_ref(), Some(value.as_ref().to_owned()))
+    }
+
+    /// Sets variables of the environment.
+    pub fn envs<I, N, V>(self, variables: I) -> Job
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: AsRef<OsStr>,
+        V: AsRef<OsStr>,
+    {
+        variables.into_iter().fold(self, |job, (name, value)| job.env(name, value))
+    }
+
+    /// Removes a variable from the environment.
+    pub fn env_remove(self, name: impl AsRef<OsStr>) -> Job {
+        self.change_env(name.as_ref(), None)
+    }
+
+    fn change_env(self, name: &OsStr, value: Option<OsString>) -> Job {
+        self.with(|settings| {
+            settings.env.insert(name.to_owned(), value);
+        })
+    }
+
+    /// Sets the standard input. The default is null.
+    pub fn stdin(self, stdin: JobStdin) -> Job {
+        self.with(|settings| settings.stdin = stdin)
+    }
+
+    /// Adds a job that has to succeed before this one starts, by its [`name`](Self::name).
+    pub fn after(self, name: impl Into<String>) -> Job {
+        self.with(|settings| settings.after.push(name.into()))
+    }
+
+    /// Sets the number of processors that the job takes. The default is 1, which is also the least: 0 counts as 1.
+    pub fn cpus(self, cpus: u32) -> Job {
+        self.with(|settings| settings.resources.cpus = cpus.max(1))
+    }
+
+    /// Sets the memory that the job takes: it is reserved, and is the limit of the job where this machine can hold one.
+    pub fn mem_bytes(self, bytes: u64) -> Job {
+        self.with(|settings| settings.resources.mem_bytes = Some(bytes))
+    }
+
+    /// Sets the memory up to which the job is tried again, each time with twice as much, when it ran out of memory. That
+    /// is no retry.
+    pub fn most_mem_bytes(self, bytes: u64) -> Job {
+        self.with(|settings| settings.resources.most_mem_bytes = Some(bytes))
+    }
+
+    /// Sets the number of tokens of that name that the job takes. 0 removes the name.
+    pub fn tokens(self, name: impl Into<String>, count: u32) -> Job {
+        self.with(|settings| match count {
+            0 => _ = settings.resources.tokens.remove(&name.into()),
+            count => _ = settings.resources.tokens.insert(name.into(), count),
+        })
+    }
+
+    /// Sets the time after which the job is stopped, in place of the batch's.
+    pub fn timeout(self, timeout: Duration) -> Job {
+        self.with(|settings| settings.timeout = Some(timeout))
+    }
+
+    /// Sets the number of times that a failed job is run again, in place of the batch's.
+    pub fn retries(self, retries: u32) -> Job {
+        self.with(|settings| settings.retries = Some(retries))
+    }
+
+    /// Chooses whether an interrupted job must not run again by itself, in place of the batch's rule.
+    pub fn once(self, once: bool) -> Job {
+        self.with(|settings| settings.once = Some(once))
+    }
+
+    /// Notes the line of the input that the job begins on.
+    pub(crate) fn on_line(mut self, line: u64) -> Job {
+        self.line = NonZeroU64::new(line);
+        self
+    }
+
+    /// Notes the place of the job in the log that it comes from.
+    pub(crate) fn logged_as(mut self, id: JobId, number: u64) -> Job {
+        self.logged = Some(Box::new(Logged { id, number }));
+        self
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Job {
+        change(self.settings.get_or_insert_with(|| Box::new(Settings::new())));
+        self
+    }
+}
+
+// The settings of a job that have defaults.
+
+/// The settings of a job that have defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Settings {
+    name: Option<String>,
+    current_dir: Option<PathBuf>,
+    /// Sorted, so that the order of the setters is no part of the identity.
+    env: BTreeMap<OsString, Option<OsString>>,
+    stdin: JobStdin,
+    after: Vec<String>,
+    resources: Resources,
+    timeout: Option<Duration>,
+    retries: Option<u32>,
+    once: Option<bool>,
+}
+
+impl Settings {
+    const fn new() -> Settings {
+        Settings {
+            name: None,
+            current_dir: None,
+            env: BTreeMap::new(),
+            stdin: JobStdin::Null,
+            after: Vec::new(),
+            resources: Resources::new(),
+            timeout: None,
+            retries: None,
+            once: None,
+        }
+    }
+}
+
+// The resources that a job takes while it runs.
+
+/// The resources that a job takes while it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resources {
+    /// The number of processors, at least 1.
+    pub cpus: u32,
+    /// The memory, if the job states it.
+    pub mem_bytes: Option<u64>,
+    /// The memory up to which the job is tried again with more when it ran out of memory.
+    pub most_mem_bytes: Option<u64>,
+    /// The number of tokens of each name.
+    pub tokens: BTreeMap<String, u32>,
+}
+
+impl Resources {
+    const fn new() -> Resources {
+        Resources { cpus: 1, mem_bytes: None, most_mem_bytes: None, tokens: BTreeMap::new() }
+    }
+}
+
+impl Default for Resources {
+    /// Returns one processor, and nothing else.
+    fn default() -> Resources {
+        Resources::new()
+    }
+}
+
+// The standard input of a job.
+
+/// The standard input of a job.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobStdin {
+    /// The null device.
+    #[default]
+    Null,
+    /// These bytes, then the end of input.
+    Bytes(#[serde(with = "bytes")] Vec<u8>),
+    /// A file, opened when the job starts.
+    File(#[serde(with = "path_bytes")] PathBuf),
+}
+
+impl JobStdin {
+    /// Returns an input of these bytes.
+    #[must_use]
+    pub fn bytes(bytes: impl Into<Vec<u8>>) -> JobStdin {
+        JobStdin::Bytes(bytes.into())
+    }
+
+    /// Returns an input from this file.
+    #[must_use]
+    pub fn file(path: impl Into<PathBuf>) -> JobStdin {
+        JobStdin::File(path.into())
+    }
+}
+
+/// Bytes travel as bytes, and not as a list of numbers.
+mod bytes {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(bytes)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        Vec::deserialize(from)
+    }
+}
+
+/// Paths travel as the bytes of `OsStr::as_encoded_bytes`: both sides are the same program.
+pub(crate) mod path_bytes {
+    use std::path::{Path, PathBuf};
+
+    use pipewright_os::base::os_text::from_encoded_bytes;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(crate) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(path.as_os_str().as_encoded_bytes())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        let path = from_encoded_bytes(Vec::deserialize(from)?);
+        path.map(Into::into).map_err(|_| de::Error::custom("no path of this system"))
+    }
+}
+
+// The values of one record of an input.
+
+/// The values of one record of an input, such as a line or a row. A record has at least one column.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The values, one after the other: a record of one column, the usual one, takes one allocation.
+    bytes: Vec<u8>,
+    /// The starts of the second value and those after it.
+    starts: Vec<usize>,
+}
+
+impl Record {
+    /// Makes a record of one column.
+    #[must_use]
+    pub fn new(value: impl Into<Vec<u8>>) -> Record {
+        Record { bytes: value.into(), starts: Vec::new() }
+    }
+
+    /// Adds a column.
+    #[must_use]
+    pub fn and(mut self, value: impl AsRef<[u8]>) -> Record {
+        self.begin_column();
+        self.extend(value.as_ref());
+        self
+    }
+
+    /// Returns the number of columns.
+    #[must_use]
+    pub fn column_count(&self) -> usize {
+        self.starts.len() + 1
+    }
+
+    /// Returns the value of a column, which are numbered from 0.
+    #[must_use]
+    pub fn column(&self, index: usize) -> Option<&[u8]> {
+        let start = match index.checked_sub(1) {
+            None => 0,
+            Some(before) => *self.starts.get(before)?,
+        };
+        let end = self.starts.get(index).copied().unwrap_or(self.bytes.len());
+        self.bytes.get(start..end)
+    }
+
+    /// Returns the values.
+    pub fn columns(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.column_count()).filter_map(|index| self.column(index))
+    }
+
+    /// Begins the next column. An empty one, so far.
+    pub(crate) fn begin_column(&mut self) {
+        self.starts.push(self.bytes.len());
+    }
+
+    /// Adds bytes to the last column.
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Returns all values without anything between them.
+    fn all_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+// Bytes of input as words of the operating system.
+
+/// Returns these bytes as a word. On Unix any bytes are one, on Windows UTF-8.
+pub(crate) fn os_string(bytes: Vec<u8>) -> Result<OsString, NotUnicode> {
+    os_text::from_bytes(bytes).map_err(NotUnicode)
+}
+
+/// An error: these bytes cannot be a word on this system, because they are not Unicode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotUnicode(Vec<u8>);
+
+impl NotUnicode {
+    /// Returns the bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for NotUnicode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = String::from_utf8_lossy(&self.0);
+        write!(f, "not valid UTF-8, so it cannot be an argument here: {}", OneLine(&text))
+    }
+}
+
+impl std::error::Error for NotUnicode {}
+
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod record_tests {
+    use super::Record;
+
+    #[test]
+    fn columns_are_kept_apart() {
+        let record = Record::new("a").and("").and("bc").and("");
+        assert_eq!(record.column_count(), 4);
+        assert_eq!(record.columns().collect::<Vec<_>>(), [&b"a"[..], b"", b"bc", b""]);
+        assert_eq!((record.column(2), record.column(4)), (Some(&b"bc"[..]), None));
+        assert_eq!(Record::default().columns().collect::<Vec<_>>(), [b""]);
+        assert_ne!(Record::new("ab"), Record::new("a").and("b"));
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use std::path::PathBuf;
 
-use super::state::JobState;
+use super::ledger::JobState;
 use crate::executor::{AttemptEnd, AttemptKey};
 use crate::job::JobId;
 

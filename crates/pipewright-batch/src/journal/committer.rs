@@ -6,7 +6,7 @@ use super::Report;
 use super::changes::Changes;
 use super::error::LogError;
 use super::outputs::{LostOutput, Outputs};
-use super::store::Store;
+use super::sqlite::Store;
 
 /// The first wait after a failed commit. Each further one waits twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(100);

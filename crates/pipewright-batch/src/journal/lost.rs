@@ -11,7 +11,7 @@ use pipewright_os::base::error::Quoted;
 use pipewright_os::host::boot::boot_id;
 use rusqlite::{Connection, params};
 
-use super::state::JobState;
+use super::ledger::JobState;
 use crate::job::os_string;
 
 /// The last jobs of a run, whose files are looked at: what was written long before a cut is on disk.

@@ -17,10 +17,10 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `ledger.rs`, `changes.rs`, `state.rs` | from calls to changes of rows; states of jobs |
-//! | `queue.rs`, `writer.rs`, `committer.rs` | from the driver to the thread that writes; group commit, failures |
+//! | `ledger.rs`, `changes.rs` | from calls to changes of rows; states of jobs |
+//! | `queue.rs`, `committer.rs` | from the driver to the thread that writes; group commit, failures |
 //! | `outputs.rs` | outputs on disk before the ends that refer to them |
-//! | `store.rs`, `sqlite.rs`, `schema.rs` | what is written to; SQLite; tables and their versions |
+//! | `sqlite.rs`, `schema.rs` | what is written to: SQLite; tables and their versions |
 //! | `create.rs`, `open.rs`, `runner.rs`, `past.rs` | creation, resumption, one writer, jobs of earlier runs |
 //! | `left.rs`, `lost.rs` | jobs of a killed runner that still run; outputs that a power cut has taken |
 //! | `files.rs`, `check.rs`, `wal.rs` | files beside the log that cannot be trusted; files that are no log; damage |
@@ -46,12 +46,9 @@ pub(crate) mod read;
 mod runner;
 mod schema;
 mod sqlite;
-mod state;
-mod store;
 #[cfg(test)]
 mod tests;
 mod wal;
-mod writer;
 
 #[cfg(test)]
 pub(crate) use sqlite::watched;
@@ -65,10 +62,10 @@ use std::thread::JoinHandle;
 use crate::executor::{AttemptEnd, AttemptKey};
 use crate::vocabulary::JobOutcome;
 pub use error::{LogError, LogErrorKind};
+pub(crate) use ledger::JobState;
 pub(crate) use ledger::{Intent, LoggedJob, LoggedOutput, system_time};
 pub(crate) use outputs::LostOutput;
 pub(crate) use past::{Past, PastJob};
-pub(crate) use state::JobState;
 
 use changes::Process;
 use ledger::Ledger;

@@ -16,6 +16,7 @@ use super::completeness;
 use super::create::{self, NewLog};
 use super::error::{LogError, LogErrorKind};
 use super::files::{self, Claim};
+use super::ledger::JobState;
 use super::ledger::{Ledger, Numbers, system_time, unix_seconds};
 use super::left::{self, LeftJob};
 use super::lost;
@@ -24,8 +25,7 @@ use super::queue::Queue;
 use super::runner::Runner;
 use super::schema::{self, STEPS};
 use super::sqlite::{self, SqliteStore};
-use super::state::JobState;
-use super::{Journal, JournalMode, RunFacts, Waker, wal, writer};
+use super::{Journal, JournalMode, RunFacts, Waker, queue, wal};
 use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::job::JobId;
 
@@ -176,8 +176,8 @@ fn begin(
         false => Queue::new(waker),
     });
     let store = SqliteStore::new(connection, path);
-    let writer =
-        writer::start(store, Arc::clone(&queue)).map_err(|error| LogError::io(path, error))?;
+    let writer = queue::start_writer(store, Arc::clone(&queue))
+        .map_err(|error| LogError::io(path, error))?;
     let Earlier { entries, numbers, .. } = earlier;
     let numbers = Numbers { run, ..numbers };
     let mut ledger = Ledger::new(numbers, entries.clone());

@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use super::ledger::JobState;
 use super::ledger::LoggedJob;
-use super::state::JobState;
 use crate::job::JobId;
 use crate::scheduler::JobEnd;
 

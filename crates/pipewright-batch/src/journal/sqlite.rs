@@ -13,7 +13,6 @@ use super::changes::{
 };
 use super::error::LogError;
 use super::ledger::unix_seconds;
-use super::store::Store;
 use crate::vocabulary::{AttemptOutcome, Failure};
 
 /// The time that a call waits for another program that has locked the file, before it fails.
@@ -320,4 +319,15 @@ pub(crate) mod watched {
             watcher.lock().unwrap_or_else(PoisonError::into_inner)(connection);
         }
     }
+}
+
+// The storage behind the log, as the writer sees it.
+
+/// The storage behind the log.
+pub(crate) trait Store {
+    /// Writes all changes in one transaction, and returns when they are durable.
+    ///
+    /// # Errors
+    /// Nothing was written, or everything was and that is not certain. The caller repeats the call with the same changes.
+    fn commit(&mut self, changes: &Changes) -> Result<(), LogError>;
 }

@@ -10,10 +10,8 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 
-use crate::scheduler::graph;
-use crate::scheduler::names::{Holder, NameId, Names};
-use crate::scheduler::text::{Shown, ShownCycle};
-use crate::scheduler::{JobNumber, Limits, Needs, NeedsError};
+use crate::scheduler::names::{self, Holder, NameId, Names};
+use crate::scheduler::{JobNumber, Limits, Needs, NeedsError, Shown, ShownCycle};
 
 /// The part of a job that the check reads.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +134,7 @@ impl<'a> Check<'a> {
         if let Some((id, job)) = self.awaited.iter().min_by_key(|(_, job)| **job) {
             return Err(PlanError::UnknownAfter { job: *job, name: self.names.text(*id).into() });
         }
-        let cycles = graph::cycles(self.names.len(), &self.edges);
+        let cycles = names::cycles(self.names.len(), &self.edges);
         let Some(cycle) = cycles.first() else { return Ok(()) };
         let name = |index: &usize| self.names.text(NameId::from_index(*index)).into();
         Err(PlanError::Cycle { names: cycle.iter().map(name).collect() })

@@ -1,16 +1,16 @@
-//! New jobs: what is refused, and what they wait for.
+//! New jobs and what they wait for: a job as the scheduler sees it, its addition, and the end of the input, which tells of names that
+//! nobody has and of cycles.
 
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 use std::mem;
+use std::sync::Arc;
 
 use super::Scheduler;
-use super::event::{Cause, Decision, JobEnd, JobNumber};
-use super::job::{Job, Spec, State};
-use super::limits::NeedsError;
-use super::names::Holder;
-use super::text::Shown;
-use crate::vocabulary::JobOutcome;
+use super::admission::{Needs, NeedsError, ShapeId};
+use super::event::{Cause, Decision, JobEnd, JobNumber, Refusal, Shown};
+use super::names::{self, Holder, NameId, Names, Waiters};
+use crate::vocabulary::{Failure, JobOutcome};
 
 /// A job that cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +138,164 @@ impl Scheduler {
         } else {
             job.state = State::Ready;
             self.ready.push(number, job.shape);
+        }
+    }
+}
+
+// Jobs as the scheduler sees them: the input, and the state of an unfinished one.
+
+/// Properties of a job that decide when it starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    /// The name that others use in `after`.
+    pub(crate) name: Option<Box<str>>,
+    /// Names of the jobs that have to succeed first. They may be added later.
+    pub(crate) after: Vec<Box<str>>,
+    pub(crate) needs: Needs,
+    /// Memory up to which the job is tried again when it ran out of memory. `None`: as much as it needs.
+    pub(crate) most_memory_bytes: Option<u64>,
+    /// Attempts after the first one.
+    pub(crate) retries: u32,
+    /// Runs at most once: it starts only when the log holds its intent durably, and not again if nobody knows how it ended.
+    pub(crate) once: bool,
+    /// The end that the log of an earlier run has. Such a job is settled at once.
+    pub(crate) past: Option<JobEnd>,
+}
+
+/// A job that is not settled.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) state: State,
+    pub(super) name: Option<NameId>,
+    /// Jobs that have this one in their `after`.
+    pub(super) waiters: Waiters,
+    pub(super) shape: ShapeId,
+    pub(super) most_memory_bytes: Option<u64>,
+    /// Attempts that were admitted.
+    pub(super) attempts: u32,
+    pub(super) retries_left: u32,
+    /// Retries that were decided.
+    pub(super) retries: u32,
+    /// Attempts that were lost with their executor.
+    pub(super) lost: u32,
+    pub(super) once: bool,
+    pub(super) last: Option<Attempt>,
+}
+
+/// The state of an unfinished job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It was added just now, or ended just now.
+    Undecided,
+    /// It was added with the end of an earlier run.
+    Past,
+    /// It waits for that many jobs.
+    Blocked(usize),
+    Ready,
+    /// It has its slot and its resources, and waits until its intent is durable.
+    Admitted {
+        slot: u32,
+    },
+    Running {
+        slot: u32,
+        /// The position among all starts.
+        since: u64,
+        stop: Option<StopReason>,
+    },
+    /// It waits for its retry.
+    Retrying,
+}
+
+/// The reason why a running attempt is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StopReason {
+    /// Memory is short: the job is queued again.
+    Pressure,
+    /// The batch ends early.
+    End,
+}
+
+/// The end of an earlier attempt of this run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    Failed(Failure),
+    Shed,
+}
+
+impl Job {
+    /// Returns the end if no attempt follows.
+    pub(super) fn end_without_another_attempt(&self) -> JobEnd {
+        match self.last {
+            None => JobOutcome::NotRun.into(),
+            Some(Attempt::Failed(failure)) => {
+                before_another_attempt(failure, self.once, self.retries > 0)
+            }
+            Some(Attempt::Shed) => JobOutcome::Stopped.into(),
+        }
+    }
+}
+
+/// Returns the end of a job that has failed so, whose next attempt is due when the batch ends: a resumed one goes on. A
+/// `once` job does so only if it has not begun, in an earlier attempt either.
+pub(super) fn before_another_attempt(failure: Failure, once: bool, is_retried: bool) -> JobEnd {
+    match once && (failure != Failure::StartFailed || is_retried) {
+        true => Cause::Failure(failure).into(),
+        false => JobOutcome::Stopped.into(),
+    }
+}
+
+/// A job and its end, before its dependents have heard of it.
+pub(super) type Settled = (JobNumber, JobEnd);
+
+// The end of the input: names that no job has, and cycles.
+//
+// Both are found here and not when nothing runs any more: no later job can change them, the user hears of them early, and
+// the names can be forgotten.
+
+impl Scheduler {
+    pub(super) fn end_input(&mut self, decisions: &mut Vec<Decision>) {
+        if self.input_ended {
+            return;
+        }
+        self.input_ended = true;
+        self.tally.total = Some(self.tally.added);
+        let Some(names) = self.names.take() else { return };
+        // A job that waits for an unknown name and for a refused job is refused, too: all first causes come first.
+        for (name, waiters) in names.all_awaited() {
+            let unknown = || Cause::Refusal(Refusal::UnknownAfter { name: name.into() });
+            self.settled.extend(waiters.iter().map(|job| (job, unknown().into())));
+        }
+        self.settle_all(decisions);
+        if self.blocked > 0 {
+            self.refuse_cycles(&names);
+            self.settle_all(decisions);
+        }
+    }
+
+    fn refuse_cycles(&mut self, names: &Names) {
+        let is_blocked = |state| matches!(state, State::Blocked(_));
+        let jobs = self.jobs.iter().filter(|(_, job)| is_blocked(job.state));
+        let mut blocked: Vec<JobNumber> = jobs.map(|(number, _)| *number).collect();
+        blocked.sort_unstable();
+        let mut edges = Vec::new();
+        for (awaited, number) in blocked.iter().enumerate() {
+            let waiters = self.jobs.get(number).map(|job| job.waiters.iter());
+            let waiting = waiters.into_iter().flatten();
+            let waiting = waiting.filter_map(|waiter| blocked.binary_search(&waiter).ok());
+            edges.extend(waiting.map(|waiting| (waiting, awaited)));
+        }
+        for cycle in names::cycles(blocked.len(), &edges) {
+            let name = |job: &usize| {
+                let id = self.jobs.get(&blocked[*job]).and_then(|job| job.name);
+                // A job that another one waits for has a name.
+                id.map(|id| names.text(id)).unwrap_or_default().into()
+            };
+            let cycle_names: Arc<[Box<str>]> = cycle.iter().map(name).collect();
+            let refused = cycle.iter().map(|job| {
+                let names = Arc::clone(&cycle_names);
+                (blocked[*job], Cause::Refusal(Refusal::Cycle { names }).into())
+            });
+            self.settled.extend(refused);
         }
     }
 }

@@ -1,9 +1,14 @@
-//! Ends of attempts: success, retry, another attempt after a stop under pressure, or failure.
+//! Ends of attempts: success, retry, another attempt after a stop under pressure, or failure; what they mean for jobs and for those
+//! that wait for them; and the early end of a batch.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
 
 use super::Scheduler;
+use super::adding::{Attempt, Job, State, StopReason, before_another_attempt};
+use super::admission::Needs;
 use super::event::{Cause, Decision, JobEnd, JobNumber, Pressure, Requeued};
-use super::job::{Attempt, Job, State, StopReason, before_another_attempt};
-use super::limits::Needs;
+use super::names::{Holder, Waiters};
 use crate::vocabulary::{Failure, JobOutcome};
 
 /// An attempt that follows another one.
@@ -190,5 +195,283 @@ impl Scheduler {
             self.shedding += 1;
             decisions.push(Decision::Stop { job: number });
         }
+    }
+}
+
+// Retries: which failures are tried again, and after which delay.
+
+/// Rules for another attempt. Each job has its own number of retries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RetryPolicy {
+    pub(crate) on: FailureSet,
+    /// The delay before the first retry. It doubles with each further one.
+    pub(crate) delay: Duration,
+    /// The longest delay, before jitter, which only shortens it. Equal to `delay`: all delays are the same.
+    pub(crate) max_delay: Duration,
+    pub(crate) jitter: Jitter,
+}
+
+/// Random parts of a delay, so that jobs that failed together are not retried together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Jitter {
+    #[cfg(test)]
+    None,
+    /// From half of the delay to all of it.
+    Equal,
+    /// From nothing to all of the delay.
+    #[cfg(test)]
+    Full,
+}
+
+/// A set of classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FailureSet(u8);
+
+impl FailureSet {
+    pub(crate) fn contains(self, failure: Failure) -> bool {
+        self.0 & FailureSet::bit(failure) != 0
+    }
+
+    fn bit(failure: Failure) -> u8 {
+        1 << failure as u8
+    }
+}
+
+impl FromIterator<Failure> for FailureSet {
+    fn from_iter<I: IntoIterator<Item = Failure>>(failures: I) -> FailureSet {
+        FailureSet(failures.into_iter().fold(0, |set, failure| set | FailureSet::bit(failure)))
+    }
+}
+
+impl RetryPolicy {
+    /// Returns the delay before that retry, from 1. It depends only on the arguments, not on what happened before.
+    pub(crate) fn delay(&self, seed: u64, job: JobNumber, retry: u32) -> Duration {
+        let doublings = retry.saturating_sub(1).min(31);
+        let delay = self.delay.saturating_mul(1 << doublings).min(self.max_delay);
+        // 584 years are enough.
+        let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        let random = mixed(mixed(mixed(seed) ^ job.0) ^ u64::from(retry));
+        let part = |of: u64| {
+            let below = ((u128::from(of) + 1) * u128::from(random)) >> 64;
+            u64::try_from(below).unwrap_or(of)
+        };
+        Duration::from_nanos(match self.jitter {
+            #[cfg(test)]
+            Jitter::None => nanos,
+            Jitter::Equal => nanos - nanos / 2 + part(nanos / 2),
+            #[cfg(test)]
+            Jitter::Full => part(nanos),
+        })
+    }
+}
+
+/// Mixes the bits of a number (splitmix64).
+pub(super) fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+// Ends: a job is settled, and its dependents are freed or skipped, without recursion.
+
+impl Scheduler {
+    pub(super) fn settle(&mut self, job: JobNumber, end: JobEnd, decisions: &mut Vec<Decision>) {
+        self.settled.push_back((job, end));
+        self.settle_all(decisions);
+    }
+
+    /// Settles the jobs of `self.settled`, and those that follow from them. A job that is in there twice gets its first
+    /// end.
+    pub(super) fn settle_all(&mut self, decisions: &mut Vec<Decision>) {
+        while let Some((number, end)) = self.settled.pop_front() {
+            let Some(job) = self.jobs.remove(&number) else { continue };
+            match job.state {
+                State::Blocked(_) => self.blocked -= 1,
+                State::Retrying => self.retrying -= 1,
+                State::Admitted { slot } => self.pool.release(self.ready.needs(job.shape), slot),
+                // A running job is made undecided by its end, and ready ones are settled only after the queue was cleared.
+                State::Undecided | State::Past | State::Ready | State::Running { .. } => {}
+            }
+            self.ready.forget(job.shape);
+            if job.state != State::Past {
+                self.tally.count(end.outcome);
+            }
+            let is_success = end.outcome == JobOutcome::Succeeded;
+            if let (Some(names), Some(name)) = (&mut self.names, job.name) {
+                let holder = if is_success { Holder::Succeeded } else { Holder::Failed };
+                names.set(name, holder(number));
+            }
+            match end.outcome {
+                JobOutcome::Succeeded => self.free(&job.waiters),
+                // The batch ends early: dependents are not run, too.
+                JobOutcome::NotRun => {}
+                _ => {
+                    let skipped = JobEnd::from(Cause::After(number));
+                    self.settled.extend(job.waiters.iter().map(|it| (it, skipped.clone())));
+                }
+            }
+            decisions.push(Decision::Settle { job: number, end });
+        }
+    }
+
+    fn free(&mut self, waiters: &Waiters) {
+        for number in waiters.iter() {
+            // A waiter may have been skipped because of another job.
+            let Some(job) = self.jobs.get_mut(&number) else { continue };
+            let State::Blocked(unmet) = job.state else { continue };
+            if unmet > 1 {
+                job.state = State::Blocked(unmet - 1);
+            } else {
+                job.state = State::Ready;
+                self.blocked -= 1;
+                self.ready.push(number, job.shape);
+            }
+        }
+    }
+}
+
+// The number of failures at which a batch ends early.
+
+/// Rules for failures: `--fail-fast`, `--max-failures`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FailurePolicy {
+    pub(crate) limit: FailureLimit,
+    pub(crate) then: OnLimit,
+}
+
+/// Failures that end the batch.
+///
+/// A failure is a job of this run that ends as `Failed`, `Refused` or `Unknown`. Skipped jobs are none: their cause was
+/// counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureLimit {
+    Never,
+    /// A number of failures. 1 is `--fail-fast`.
+    Count(NonZeroU64),
+    /// A part of all jobs of this run. While their number is unknown, it is a part of those that were read, and counts from
+    /// [`LEAST_FAILURES`] failures on.
+    Percent(u8),
+}
+
+/// Failures before a percentage of an unknown number of jobs counts. The first job alone is no statistic.
+pub(crate) const LEAST_FAILURES: u64 = 3;
+
+/// The reaction to the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnLimit {
+    /// Let running jobs end, as GNU parallel's `--halt soon`.
+    Drain,
+    /// Stop running jobs, as GNU parallel's `--halt now`.
+    Stop,
+}
+
+/// Counts of this run. Jobs that ended in an earlier run are not counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    /// The number of all jobs, if it is known.
+    pub(super) total: Option<u64>,
+    pub(super) added: u64,
+    failures: u64,
+}
+
+impl Tally {
+    pub(super) fn new(total: Option<u64>) -> Tally {
+        Tally { total, ..Tally::default() }
+    }
+
+    pub(super) fn count(&mut self, outcome: JobOutcome) {
+        self.failures += match outcome {
+            JobOutcome::Failed | JobOutcome::Refused | JobOutcome::Unknown => 1,
+            JobOutcome::Succeeded
+            | JobOutcome::Stopped
+            | JobOutcome::Skipped
+            | JobOutcome::NotRun => 0,
+        };
+    }
+
+    pub(super) fn reaches(&self, limit: FailureLimit) -> bool {
+        match limit {
+            FailureLimit::Never => false,
+            FailureLimit::Count(count) => self.failures >= count.get(),
+            FailureLimit::Percent(percent) => {
+                let least = if self.total.is_some() { 1 } else { LEAST_FAILURES };
+                let all = u128::from(self.total.unwrap_or(self.added));
+                self.failures >= least
+                    && u128::from(self.failures) * 100 >= all * u128::from(percent)
+            }
+        }
+    }
+}
+
+// The early end of a batch: drain, stop, too many failures.
+
+/// The reason why a batch ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HaltCause {
+    Drain,
+    Stop,
+    /// The limit of failures was reached.
+    Failures,
+}
+
+impl Scheduler {
+    /// Ends the batch. A drained one can still be stopped.
+    pub(super) fn halt(&mut self, cause: HaltCause, decisions: &mut Vec<Decision>) {
+        if self.halted.is_none() {
+            self.halted = Some(cause);
+            self.settle_unstarted(decisions);
+            self.names = None;
+        }
+        let stops = match cause {
+            HaltCause::Drain => false,
+            HaltCause::Stop => true,
+            HaltCause::Failures => self.config.failures.then == OnLimit::Stop,
+        };
+        if stops && !self.stopping {
+            self.stopping = true;
+            self.stop_running(decisions);
+        }
+    }
+
+    fn settle_unstarted(&mut self, decisions: &mut Vec<Decision>) {
+        let is_running = |state| matches!(state, State::Running { .. });
+        let jobs = self.jobs.iter().filter(|(_, job)| !is_running(job.state));
+        let mut unstarted: Vec<(JobNumber, JobEnd)> =
+            jobs.map(|(number, job)| (*number, job.end_without_another_attempt())).collect();
+        unstarted.sort_unstable_by_key(|(number, _)| *number);
+        self.ready.clear();
+        // A job that failed and gets no retry now is the cause for its dependents, whose numbers may be lower.
+        let is_unrun = |(_, end): &(_, JobEnd)| end.outcome == JobOutcome::NotRun;
+        let (not_run, ended) = unstarted.into_iter().partition(is_unrun);
+        self.settled.extend::<Vec<_>>(ended);
+        self.settle_all(decisions);
+        self.settled.extend::<Vec<_>>(not_run);
+        self.settle_all(decisions);
+    }
+
+    /// Marks an attempt that is stopped before it has a place.
+    pub(super) fn withdraw(&mut self, number: JobNumber) {
+        let Some(job) = self.jobs.get_mut(&number).filter(|_| self.halted.is_some()) else {
+            return;
+        };
+        if let State::Running { stop, .. } = &mut job.state {
+            stop.get_or_insert(StopReason::End);
+        }
+    }
+
+    fn stop_running(&mut self, decisions: &mut Vec<Decision>) {
+        let mut stopped = Vec::new();
+        for (number, job) in &mut self.jobs {
+            if let State::Running { stop, .. } = &mut job.state {
+                // A job that is stopped under pressure is told only once.
+                if stop.is_none() {
+                    *stop = Some(StopReason::End);
+                    stopped.push(*number);
+                }
+            }
+        }
+        stopped.sort_unstable();
+        decisions.extend(stopped.into_iter().map(|job| Decision::Stop { job }));
     }
 }

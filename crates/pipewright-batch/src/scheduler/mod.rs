@@ -10,7 +10,7 @@
 //! later. An attempt of a `once` job is only intended, and starts after [`Event::Intended`]; it has its slot and its resources
 //! from the intent on. A `once` job is never stopped under pressure, and is `Unknown` if it was lost.
 //!
-//! **Order.** Ready jobs start in order of arrival where they fit, also those that were ready late: see [`ready`]. At least one
+//! **Order.** Ready jobs start in order of arrival where they fit, also those that were ready late: see `admission.rs`. At least one
 //! job runs, whatever the memory.
 //!
 //! **More memory.** A job that ran out of memory is tried again with twice as much, up to what it may have, and that is no
@@ -27,54 +27,40 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `event.rs`, `job.rs`, `limits.rs` | events, decisions, outcomes; jobs; resources |
-//! | `adding.rs`, `input_end.rs` | new jobs and what they wait for; names that nobody has, and cycles |
-//! | `admission.rs`, `ready.rs`, `pool.rs` | which job starts |
-//! | `attempts.rs`, `retry.rs` | ends of attempts, retries, stops under pressure |
-//! | `settling.rs`, `halt.rs`, `failures.rs` | outcomes, and those of dependents; the early end |
-//! | `names.rs`, `waiters.rs`, `graph.rs`, `map.rs`, `text.rs` | data structures |
+//! | `event.rs` | events, decisions, outcomes |
+//! | `adding.rs` | jobs; new ones and what they wait for; the end of the input |
+//! | `admission.rs` | which job starts: needs, free resources, and the jobs that are ready |
+//! | `attempts.rs` | ends of attempts, retries, outcomes and those of dependents; stops under pressure, and the early end |
+//! | `names.rs` | names of jobs, those that wait for one, and cycles |
 
 mod adding;
 mod admission;
 mod attempts;
 mod event;
-mod failures;
-pub(crate) mod graph;
-mod halt;
-mod input_end;
-mod job;
-mod limits;
-mod map;
 pub(crate) mod names;
-mod pool;
-mod ready;
-mod retry;
-mod settling;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
-pub(crate) mod text;
-mod waiters;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
 
-pub(crate) use adding::AddError;
+pub(crate) use adding::{AddError, Spec};
+use adding::{Job, Settled};
+pub(crate) use admission::{Limits, Needs, NeedsError, TokenKind, TokenNeed};
+use admission::{Pool, Ready};
+use attempts::Tally;
+pub(crate) use attempts::{
+    FailureLimit, FailurePolicy, FailureSet, HaltCause, Jitter, OnLimit, RetryPolicy,
+};
 #[cfg(test)]
 pub(crate) use event::Refusal;
-pub(crate) use event::{Cause, Decision, Event, JobEnd, JobNumber, Pressure, Requeued};
-pub(crate) use failures::{FailureLimit, FailurePolicy, OnLimit};
-pub(crate) use halt::HaltCause;
-pub(crate) use job::Spec;
-pub(crate) use limits::{Limits, Needs, NeedsError, TokenKind, TokenNeed};
-pub(crate) use retry::{FailureSet, Jitter, RetryPolicy};
-
-use failures::Tally;
-use job::{Job, Settled};
-use map::Map;
+pub(crate) use event::{
+    Cause, Decision, Event, JobEnd, JobNumber, Pressure, Requeued, Shown, ShownCycle,
+};
 use names::Names;
-use pool::Pool;
-use ready::Ready;
 
 /// Ready jobs that are read ahead, at least. With many slots it is two a slot.
 const LEAST_READ_AHEAD: usize = 64;
@@ -114,11 +100,11 @@ pub(crate) struct Scheduler {
     last_added: Option<JobNumber>,
     input_ended: bool,
     tally: Tally,
-    /// Jobs in [`job::State::Blocked`].
+    /// Jobs in [`adding::State::Blocked`].
     blocked: usize,
-    /// Jobs in [`job::State::Retrying`].
+    /// Jobs in [`adding::State::Retrying`].
     retrying: usize,
-    /// Jobs in [`job::State::Running`], and those of them that are stopped under pressure.
+    /// Jobs in [`adding::State::Running`], and those of them that are stopped under pressure.
     running: usize,
     shedding: usize,
     /// Running jobs that may be stopped under pressure, by the time of their start.
@@ -257,3 +243,11 @@ impl Scheduler {
         self.admit(decisions);
     }
 }
+
+// A hash map with a fixed key, so that nothing in the scheduler depends on chance.
+
+/// A builder of hashers with the same key in every process.
+type Hashing = BuildHasherDefault<DefaultHasher>;
+
+/// A hash map. Its order is never used for decisions.
+type Map<K, V> = HashMap<K, V, Hashing>;

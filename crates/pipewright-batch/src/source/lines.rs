@@ -1,11 +1,12 @@
-//! Lines: values for a template, commands, and lines for the shell.
+//! Lines: values for a template, commands, and lines for the shell; a line split into words; and records that end with a byte.
 
+use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 
-use super::delimited::Delimited;
-use super::error::{InputError, InputErrorKind};
-use super::jobs::ReadJobs;
-use super::words;
+use pipewright_os::base::os_text::LINES_END_WITH_CRLF;
+
+use super::error::{InputError, InputErrorKind, Position};
+use super::{InputName, ReadJobs};
 use crate::job::{Job, Record, Template, os_string};
 
 /// Lines that are values for a template.
@@ -64,7 +65,7 @@ impl ReadJobs for Commands {
 /// Makes a job of the words of a line. `None`: it has none.
 fn command(line: &[u8]) -> Result<Option<Job>, InputErrorKind> {
     refuse_nul(line)?;
-    let mut words = words::split(line)?.into_iter().map(os_string);
+    let mut words = split_words(line)?.into_iter().map(os_string);
     let Some(program) = words.next() else { return Ok(None) };
     let program = program?;
     if program.is_empty() {
@@ -92,4 +93,138 @@ impl ReadJobs for ShellLines {
 
 fn refuse_nul(line: &[u8]) -> Result<(), InputErrorKind> {
     if line.contains(&0) { Err(InputErrorKind::NulByte) } else { Ok(()) }
+}
+
+// A line split into words by the quotes of a POSIX shell, without expansions.
+
+/// Splits a line into words.
+///
+/// Single quotes keep everything. In double quotes a backslash escapes `$`, `` ` ``, `"`, `\` and a line end, and stays
+/// before anything else. Outside of quotes it escapes any character. An escaped line end, which only a text that ends
+/// with NUL can have, is removed.
+fn split_words(line: &[u8]) -> Result<Vec<Vec<u8>>, InputErrorKind> {
+    let mut words = Vec::new();
+    // `None` between words: `''` is a word too.
+    let mut word: Option<Vec<u8>> = None;
+    let mut bytes = line.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b' ' | b'\t' | b'\n' => words.extend(word.take()),
+            b'\'' => single_quoted(&mut bytes, word.get_or_insert_default())?,
+            b'"' => double_quoted(&mut bytes, word.get_or_insert_default())?,
+            b'\\' => match bytes.next() {
+                Some(b'\n') => {}
+                Some(escaped) => word.get_or_insert_default().push(escaped),
+                None => return Err(InputErrorKind::TrailingBackslash),
+            },
+            byte => word.get_or_insert_default().push(byte),
+        }
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+fn single_quoted(
+    bytes: &mut impl Iterator<Item = u8>,
+    word: &mut Vec<u8>,
+) -> Result<(), InputErrorKind> {
+    for byte in bytes {
+        match byte {
+            b'\'' => return Ok(()),
+            byte => word.push(byte),
+        }
+    }
+    Err(InputErrorKind::UnclosedQuote { quote: '\'' })
+}
+
+fn double_quoted(
+    bytes: &mut impl Iterator<Item = u8>,
+    word: &mut Vec<u8>,
+) -> Result<(), InputErrorKind> {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => return Ok(()),
+            b'\\' => match bytes.next() {
+                Some(b'\n') => {}
+                Some(escaped @ (b'$' | b'`' | b'"' | b'\\')) => word.push(escaped),
+                Some(other) => word.extend([b'\\', other]),
+                None => break,
+            },
+            byte => word.push(byte),
+        }
+    }
+    Err(InputErrorKind::UnclosedQuote { quote: '"' })
+}
+
+// Records that end with a byte: lines, and texts that end with NUL.
+
+/// The bytes that are read at once.
+pub(super) const BUFFER_BYTES: usize = 64 * 1024;
+
+/// A reader of records that end with a byte. The last one needs no end.
+pub(super) struct Delimited {
+    name: InputName,
+    reader: BufReader<Box<dyn Read + Send>>,
+    end: u8,
+    /// A CR before the end belongs to the end.
+    has_crlf: bool,
+    max_bytes: usize,
+    /// The current record. Kept, so that a record costs no allocation.
+    record: Vec<u8>,
+    count: u64,
+}
+
+impl Delimited {
+    pub(super) fn new(
+        name: InputName,
+        reader: Box<dyn Read + Send>,
+        end: u8,
+        max_bytes: usize,
+    ) -> Delimited {
+        let reader = BufReader::with_capacity(BUFFER_BYTES, reader);
+        let has_crlf = end == b'\n' && LINES_END_WITH_CRLF;
+        Delimited { name, reader, end, has_crlf, max_bytes, record: Vec::new(), count: 0 }
+    }
+
+    /// Reads the next record, without its end.
+    pub(super) fn next_record(&mut self) -> Result<Option<&[u8]>, InputError> {
+        self.record.clear();
+        self.count += 1;
+        let limit = (self.max_bytes as u64).saturating_add(1);
+        let result = (&mut self.reader).take(limit).read_until(self.end, &mut self.record);
+        if let Err(error) = result {
+            return Err(InputError::io(&self.name, InputErrorKind::Read, self.position(), error));
+        }
+        if self.record.is_empty() {
+            return Ok(None);
+        }
+        if self.record.last() == Some(&self.end) {
+            self.record.pop();
+            if self.has_crlf && self.record.last() == Some(&b'\r') {
+                self.record.pop();
+            }
+        } else if self.record.len() > self.max_bytes {
+            return Err(self.error(InputErrorKind::TooLong { max_bytes: self.max_bytes }));
+        }
+        Ok(Some(&self.record))
+    }
+
+    /// Returns the number of the current record, from 1.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the number of the current line, or 0 if the records are no lines.
+    pub(super) fn line(&self) -> u64 {
+        if self.end == b'\n' { self.count } else { 0 }
+    }
+
+    /// Returns an error of the current record.
+    pub(super) fn error(&self, kind: impl Into<InputErrorKind>) -> InputError {
+        InputError::new(&self.name, self.position(), kind.into())
+    }
+
+    fn position(&self) -> Position {
+        if self.end == b'\n' { Position::Line(self.count) } else { Position::Record(self.count) }
+    }
 }

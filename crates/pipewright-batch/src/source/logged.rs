@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::vec;
 
 use super::InputName;
+use super::ReadJobs;
 use super::error::{InputError, InputErrorKind, Position};
-use super::jobs::ReadJobs;
 use crate::job::Job;
 use crate::journal::LogError;
 use crate::journal::read::{Log, Numbered};

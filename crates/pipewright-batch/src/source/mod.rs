@@ -2,47 +2,36 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `delimited.rs` | records that end with a byte |
-//! | `lines.rs` | lines for a template, commands, and lines for the shell |
-//! | `words.rs` | a line split into words |
+//! | this file | a source, the iterator of its jobs, and the names of inputs; the combinations of several lists |
+//! | `lines.rs` | lines for a template, commands, and lines for the shell; records that end with a byte |
 //! | `json/` | JSON lines |
-//! | `csv.rs`, `bom.rs` | comma-separated values |
-//! | `product.rs`, `arguments.rs` | the combinations of several lists, and the lists of a command line |
+//! | `csv.rs` | comma-separated values |
 //! | `logged.rs` | the jobs of a log |
-//! | `jobs.rs` | the iterator of jobs |
-//! | `error.rs`, `input.rs` | the error type, and the names of inputs |
+//! | `error.rs` | the error type |
 
-mod arguments;
-mod bom;
 mod csv;
-mod delimited;
 mod error;
-mod input;
-mod jobs;
 mod json;
 mod lines;
 mod logged;
-mod product;
-mod words;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::iter::FusedIterator;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pipewright_os::base::error::Quoted;
 use pipewright_os::base::stdio;
 
-pub use arguments::{ListWords, split_lists};
-use delimited::Delimited;
+use crate::job::{Job, Record, Template};
+
 use error::Position;
 pub use error::{InputError, InputErrorKind};
-pub use input::InputName;
-pub use jobs::Jobs;
-pub use product::{List, product};
-
-use crate::job::Template;
+use lines::Delimited;
+use logged::LoggedJobs;
 
 /// An input that jobs are read from.
 ///
@@ -217,6 +206,291 @@ impl fmt::Debug for Source {
             .field("max_record_bytes", &self.max_record_bytes)
             .finish_non_exhaustive()
     }
+}
+
+// The iterator of jobs that all sources give.
+
+/// The jobs of a [`Source`](crate::Source), read when they are asked for.
+///
+/// Ends after the first error: what follows a bad record cannot be trusted.
+#[must_use = "nothing is read before a job is asked for"]
+pub struct Jobs(Option<Box<dyn ReadJobs + Send>>);
+
+trait ReadJobs {
+    /// Reads the next job.
+    fn next_job(&mut self) -> Result<Option<Job>, InputError>;
+}
+
+impl Jobs {
+    /// Returns the jobs of a log. It is opened when the first one is asked for.
+    pub(crate) fn of_log(path: &Path) -> Jobs {
+        Jobs::new(LoggedJobs::new(path))
+    }
+
+    fn new(reader: impl ReadJobs + Send + 'static) -> Jobs {
+        Jobs(Some(Box::new(reader)))
+    }
+}
+
+impl Iterator for Jobs {
+    type Item = Result<Job, InputError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.0.as_mut()?.next_job();
+        if !matches!(next, Ok(Some(_))) {
+            // Closes the input too.
+            self.0 = None;
+        }
+        next.transpose()
+    }
+}
+
+impl FusedIterator for Jobs {}
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jobs").field("has_ended", &self.0.is_none()).finish_non_exhaustive()
+    }
+}
+
+// Names of inputs, for errors.
+
+/// The name of an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InputName {
+    /// The standard input.
+    Stdin,
+    /// A file.
+    File(PathBuf),
+    /// The log of a batch.
+    Log(PathBuf),
+    /// The arguments of the command line: lists after `:::`.
+    Arguments,
+    /// A reader of the program.
+    Reader,
+}
+
+impl fmt::Display for InputName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InputName::Stdin => f.write_str("stdin"),
+            InputName::File(path) => write!(f, "{}", Quoted(path.as_os_str())),
+            InputName::Log(path) => write!(f, "log {}", Quoted(path.as_os_str())),
+            InputName::Arguments => f.write_str("the arguments"),
+            InputName::Reader => f.write_str("the input"),
+        }
+    }
+}
+
+// The combinations of several lists, as jobs.
+
+/// A list of values.
+#[derive(Debug)]
+pub enum List {
+    /// The words after `:::`.
+    Values(Vec<OsString>),
+    /// The lines of an input, such as the file after `::::`.
+    Lines(Source),
+}
+
+/// Makes a job of each combination of values, with a column for each list. The last list varies fastest, as in GNU
+/// parallel. If a list is empty, there are no combinations; GNU parallel takes an empty second list for one empty value.
+///
+/// The first list is read as needed. The others, which are read again and again, are read for the first job, and kept in memory; if
+/// one cannot be read, that is the error in the place of the first job.
+///
+/// ```
+/// use pipewright_batch::{List, Template, product};
+/// let template = Template::parse(["convert", "{1}", "-quality", "{2}", "{1.}-{2}.jpg"])?;
+/// let lists = [["a.png", "b.png"], ["50", "90"]].map(|list| List::Values(list.map(Into::into).into()));
+/// let last = product(template, lists).last().unwrap()?;
+/// assert_eq!(last.argv(1)?, ["convert", "b.png", "-quality", "90", "b-90.jpg"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn product(template: impl Into<Arc<Template>>, lists: impl IntoIterator<Item = List>) -> Jobs {
+    let template = template.into();
+    let mut lists = lists.into_iter();
+    let first = match lists.next() {
+        Some(List::Lines(source)) => First::Lines(source.into()),
+        Some(List::Values(values)) => First::Values(bytes_of(values).into_iter()),
+        None => First::Values(Vec::new().into_iter()),
+    };
+    let (unread, others, digits) = (lists.collect(), Vec::new(), Vec::new());
+    Jobs::new(Product { template, first, value: None, unread, others, digits, number: 0 })
+}
+
+/// The combinations of several lists.
+struct Product {
+    template: Arc<Template>,
+    first: First,
+    /// The current value of the first list.
+    value: Option<Vec<u8>>,
+    /// The other lists, until the first job is asked for.
+    unread: Vec<List>,
+    others: Vec<Vec<Vec<u8>>>,
+    /// The index of the next value in each of the other lists.
+    digits: Vec<usize>,
+    number: u64,
+}
+
+/// The first list, which is read once.
+enum First {
+    Values(std::vec::IntoIter<Vec<u8>>),
+    Lines(Delimited),
+}
+
+impl List {
+    fn read(self) -> Result<Vec<Vec<u8>>, InputError> {
+        let mut lines: Delimited = match self {
+            List::Values(values) => return Ok(bytes_of(values)),
+            List::Lines(source) => source.into(),
+        };
+        let mut values = Vec::new();
+        while let Some(line) = lines.next_record()? {
+            values.push(line.to_vec());
+        }
+        Ok(values)
+    }
+}
+
+fn bytes_of(values: Vec<OsString>) -> Vec<Vec<u8>> {
+    values.into_iter().map(OsString::into_encoded_bytes).collect()
+}
+
+impl First {
+    fn next(&mut self) -> Result<Option<Vec<u8>>, InputError> {
+        match self {
+            First::Values(values) => Ok(values.next()),
+            First::Lines(lines) => Ok(lines.next_record()?.map(<[u8]>::to_vec)),
+        }
+    }
+
+    /// Returns an error of the current value.
+    fn error(&self, kind: crate::job::TemplateError) -> InputError {
+        match self {
+            First::Values(_) => {
+                InputError::new(&InputName::Arguments, Position::Unknown, kind.into())
+            }
+            First::Lines(lines) => lines.error(kind),
+        }
+    }
+}
+
+impl Product {
+    /// Returns the next combination.
+    fn next_record(&mut self) -> Result<Option<Record>, InputError> {
+        for list in std::mem::take(&mut self.unread) {
+            self.others.push(list.read()?);
+            self.digits.push(0);
+        }
+        if self.others.iter().any(Vec::is_empty) {
+            return Ok(None);
+        }
+        if self.value.is_none() {
+            self.value = self.first.next()?;
+        }
+        let Some(first) = &self.value else { return Ok(None) };
+        let mut record = Record::new(first.as_slice());
+        for (list, digit) in self.others.iter().zip(&self.digits) {
+            record.begin_column();
+            record.extend(list.get(*digit).map_or(&[], Vec::as_slice));
+        }
+        self.advance();
+        Ok(Some(record))
+    }
+
+    /// Goes to the next combination, as a counter goes to the next number.
+    fn advance(&mut self) {
+        for (list, digit) in self.others.iter().zip(&mut self.digits).rev() {
+            *digit += 1;
+            if *digit < list.len() {
+                return;
+            }
+            *digit = 0;
+        }
+        self.value = None;
+    }
+}
+
+impl ReadJobs for Product {
+    fn next_job(&mut self) -> Result<Option<Job>, InputError> {
+        let Some(record) = self.next_record()? else { return Ok(None) };
+        self.number += 1;
+        match self.template.job(self.number, record) {
+            Ok(job) => Ok(Some(job)),
+            Err(error) => Err(self.first.error(error)),
+        }
+    }
+}
+
+// The lists of a command line: `COMMAND ::: a b :::: FILE`.
+
+/// A list of a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListWords {
+    /// The words after `:::`.
+    Values(Vec<OsString>),
+    /// A file after `::::`. Each of several files is a list.
+    File(PathBuf),
+}
+
+impl ListWords {
+    /// Opens the file, if the list is in one. `-` is the standard input.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn open(self) -> Result<List, InputError> {
+        Ok(match self {
+            ListWords::Values(values) => List::Values(values),
+            ListWords::File(path) if path.as_os_str() == "-" => List::Lines(Source::stdin()),
+            ListWords::File(path) => List::Lines(Source::open(path)?),
+        })
+    }
+}
+
+/// Splits the words of a command line into the command and its lists.
+///
+/// ```
+/// use pipewright_batch::{ListWords, split_lists};
+/// let words = ["gzip", "-9", ":::", "a", "b"].map(Into::into);
+/// let (command, lists) = split_lists(words)?;
+/// assert_eq!(command, ["gzip", "-9"]);
+/// assert_eq!(lists, [ListWords::Values(vec!["a".into(), "b".into()])]);
+/// # Ok::<(), pipewright_batch::InputError>(())
+/// ```
+///
+/// # Errors
+/// A list is linked to the one before (`:::+`, `::::+`), which is not supported.
+pub fn split_lists<I>(words: I) -> Result<(Vec<OsString>, Vec<ListWords>), InputError>
+where
+    I: IntoIterator<Item = OsString>,
+{
+    let mut command = Vec::new();
+    let mut lists = Vec::new();
+    let mut are_files = None;
+    for word in words {
+        match word.to_str() {
+            Some(":::") => {
+                are_files = Some(false);
+                lists.push(ListWords::Values(Vec::new()));
+            }
+            Some("::::") => are_files = Some(true),
+            Some(":::+") => return Err(unsupported(":::+")),
+            Some("::::+") => return Err(unsupported("::::+")),
+            _ => match (are_files, lists.last_mut()) {
+                (None, _) => command.push(word),
+                (Some(false), Some(ListWords::Values(values))) => values.push(word),
+                (Some(_), _) => lists.push(ListWords::File(word.into())),
+            },
+        }
+    }
+    Ok((command, lists))
+}
+
+fn unsupported(separator: &'static str) -> InputError {
+    let kind = InputErrorKind::UnsupportedList { separator };
+    InputError::new(&InputName::Arguments, Position::Unknown, kind)
 }
 
 #[cfg(test)]

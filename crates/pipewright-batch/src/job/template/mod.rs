@@ -7,18 +7,11 @@
 //! | `path_part.rs` | the parts of a path: `{.}`, `{/}`, `{//}`, `{/.}` |
 //! | `error.rs` | the error type |
 
-mod error;
-mod parse;
-mod part;
-mod path_part;
-
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::{fmt, mem};
 
-pub use error::TemplateError;
-pub(super) use part::{OwnedPiece, Piece};
-use part::{Part, Values, Word};
-use path_part::PathPart;
+use pipewright_os::base::error::OneLine;
 use pipewright_os::base::os_text::from_encoded_bytes;
 
 use super::{Job, NotUnicode, Record, os_string};
@@ -83,7 +76,7 @@ impl Template {
         I: IntoIterator,
         I::Item: Into<OsString>,
     {
-        let words = words.into_iter().map(|word| parse::word(word.into(), names));
+        let words = words.into_iter().map(|word| parse_word(word.into(), names));
         let mut words = words.collect::<Result<Vec<Word>, TemplateError>>()?;
         if words.is_empty() {
             return Err(TemplateError::NoCommand);
@@ -177,6 +170,380 @@ impl Template {
     /// Passes on the pieces of all words, with the number and the slot as markers.
     pub(super) fn pieces(&self, record: &Record, each: &mut dyn FnMut(Piece<'_>)) {
         self.words.iter().for_each(|word| word.pieces(record, each));
+    }
+}
+
+// Finds the placeholders in a word.
+
+/// Parses a word. `names` are the names of the columns.
+fn parse_word(word: OsString, names: &Record) -> Result<Word, TemplateError> {
+    let mut parts = Vec::new();
+    let mut literal = Vec::new();
+    let mut rest = word.as_encoded_bytes();
+    while let Some(open) = rest.iter().position(|byte| *byte == b'{') {
+        let (before, from_brace) = rest.split_at(open);
+        literal.extend_from_slice(before);
+        let inside = from_brace.get(1..).unwrap_or_default();
+        // Of `{{}` the second brace begins a placeholder.
+        let end = inside.iter().position(|byte| matches!(byte, b'{' | b'}'));
+        let Some(end) = end.filter(|end| inside.get(*end) == Some(&b'}')) else {
+            let end = end.map_or(from_brace.len(), |end| end + 1);
+            let (kept, after) = from_brace.split_at(end);
+            literal.extend_from_slice(kept);
+            rest = after;
+            continue;
+        };
+        let (inside, after) = inside.split_at(end);
+        rest = after.get(1..).unwrap_or_default();
+        match placeholder(inside, names)? {
+            Some(part) => {
+                push_literal(&mut parts, &mut literal)?;
+                parts.push(part);
+            }
+            None => literal.extend([b"{", inside, b"}"].concat()),
+        }
+    }
+    if parts.is_empty() {
+        return Ok(Word::Literal(word));
+    }
+    literal.extend_from_slice(rest);
+    push_literal(&mut parts, &mut literal)?;
+    Ok(match parts[..] {
+        [Part::Value(Values::All, path_part)] => Word::Values(path_part),
+        _ => Word::Parts(parts),
+    })
+}
+
+/// Moves what was collected to the parts.
+fn push_literal(parts: &mut Vec<Part>, literal: &mut Vec<u8>) -> Result<(), TemplateError> {
+    if !literal.is_empty() {
+        // Refuses here what could not be a part of a word later.
+        os_string(literal.clone())?;
+        parts.push(Part::Literal(mem::take(literal)));
+    }
+    Ok(())
+}
+
+/// Returns the placeholder with this text between its braces. `None`: it is none.
+fn placeholder(inside: &[u8], names: &Record) -> Result<Option<Part>, TemplateError> {
+    match inside {
+        b"#" => return Ok(Some(Part::Number)),
+        b"%" => return Ok(Some(Part::Slot)),
+        _ => {}
+    }
+    let value = |values, path_part| Ok(Some(Part::Value(values, path_part)));
+    if let Some((_, path_part)) = PathPart::ENDS.iter().find(|(end, _)| *end == inside) {
+        return value(Values::All, *path_part);
+    }
+    let mut unknown = None;
+    // From the longest name to the shortest, so that a column `a.` is found before the extension of a column `a`.
+    for (end, path_part) in PathPart::ENDS.iter().rev() {
+        let Some(column) = inside.strip_suffix(*end) else { continue };
+        if column.iter().all(u8::is_ascii_digit) {
+            return value(Values::Column(number(column)?), *path_part);
+        }
+        if let Some(index) = named(column, names)? {
+            return value(Values::Column(index), *path_part);
+        }
+        if is_name(column) {
+            unknown = Some(column);
+        }
+    }
+    match unknown {
+        Some(name) if has_names(names) => {
+            let lossy = |name| String::from_utf8_lossy(name).into_owned();
+            Err(TemplateError::UnknownColumn {
+                name: lossy(name),
+                known: names.columns().map(lossy).collect(),
+            })
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Returns the index of a column from the digits of its number.
+fn number(digits: &[u8]) -> Result<usize, TemplateError> {
+    let number = digits.iter().fold(0_usize, |number, digit| {
+        number.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
+    });
+    number.checked_sub(1).ok_or(TemplateError::ColumnZero)
+}
+
+/// Returns the index of the column with that name.
+fn named(name: &[u8], names: &Record) -> Result<Option<usize>, TemplateError> {
+    let mut found = names.columns().enumerate().filter(|(_, known)| *known == name);
+    let index = found.next().map(|(index, _)| index);
+    match found.next() {
+        Some(_) => {
+            Err(TemplateError::TwoColumns { name: String::from_utf8_lossy(name).into_owned() })
+        }
+        None => Ok(index),
+    }
+}
+
+fn has_names(names: &Record) -> bool {
+    names.columns().any(|name| !name.is_empty())
+}
+
+/// Returns true for a word that is meant as a name. Braces around anything else belong to another language, as those
+/// of `awk '{print $1}'`.
+fn is_name(text: &[u8]) -> bool {
+    let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_' || !byte.is_ascii();
+    let is_inner = |byte: &u8| is_letter(byte) || byte.is_ascii_digit() || *byte == b'-';
+    text.first().is_some_and(is_letter) && text.iter().all(is_inner)
+}
+
+// The parts of a word with placeholders.
+
+/// A word of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Word {
+    /// A word without placeholders.
+    Literal(OsString),
+    /// A word for each column: `{}` alone.
+    Values(PathPart),
+    /// One word of several parts.
+    Parts(Vec<Part>),
+}
+
+/// A part of a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Part {
+    Literal(Vec<u8>),
+    Value(Values, PathPart),
+    Number,
+    Slot,
+}
+
+/// The values that a placeholder stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Values {
+    All,
+    /// One column, numbered from 0.
+    Column(usize),
+}
+
+/// A piece of a filled template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::job) enum Piece<'a> {
+    Bytes(&'a [u8]),
+    Number,
+    Slot,
+    EndOfWord,
+}
+
+/// A piece of a filled template, kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::job) enum OwnedPiece {
+    Bytes(Vec<u8>),
+    Number,
+    Slot,
+}
+
+impl Word {
+    /// Returns the number of columns that the word needs.
+    pub(super) fn min_columns(&self) -> usize {
+        let Word::Parts(parts) = self else { return 0 };
+        let needed = parts.iter().map(|part| match part {
+            Part::Value(Values::Column(index), _) => index.saturating_add(1),
+            _ => 0,
+        });
+        needed.max().unwrap_or(0)
+    }
+
+    /// Passes on the pieces of the words that this one becomes.
+    pub(super) fn pieces(&self, record: &Record, each: &mut dyn FnMut(Piece<'_>)) {
+        match self {
+            Word::Literal(literal) => {
+                each(Piece::Bytes(literal.as_encoded_bytes()));
+                each(Piece::EndOfWord);
+            }
+            Word::Values(path_part) => {
+                for value in record.columns() {
+                    each(Piece::Bytes(path_part.of(value)));
+                    each(Piece::EndOfWord);
+                }
+            }
+            Word::Parts(parts) => {
+                parts.iter().for_each(|part| part.pieces(record, each));
+                each(Piece::EndOfWord);
+            }
+        }
+    }
+}
+
+impl Part {
+    fn pieces(&self, record: &Record, each: &mut dyn FnMut(Piece<'_>)) {
+        match self {
+            Part::Literal(bytes) => each(Piece::Bytes(bytes)),
+            Part::Value(Values::Column(index), path_part) => {
+                // A record that lacks the column was refused when the job was made.
+                each(Piece::Bytes(path_part.of(record.column(*index).unwrap_or_default())));
+            }
+            Part::Value(Values::All, path_part) => {
+                for (index, value) in record.columns().enumerate() {
+                    if index > 0 {
+                        each(Piece::Bytes(b" "));
+                    }
+                    each(Piece::Bytes(path_part.of(value)));
+                }
+            }
+            Part::Number => each(Piece::Number),
+            Part::Slot => each(Piece::Slot),
+        }
+    }
+}
+
+// The parts of a path that a placeholder can ask for, with the results of GNU parallel.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PathPart {
+    /// The value as it is.
+    Whole,
+    /// Without the extension: `{.}`.
+    WithoutExtension,
+    /// After the last separator: `{/}`.
+    FileName,
+    /// The directory: `{//}`.
+    Directory,
+    /// After the last separator, without the extension: `{/.}`.
+    FileStem,
+}
+
+impl PathPart {
+    /// The ends of a placeholder, and the parts that they ask for. None is the end of a later one.
+    pub(super) const ENDS: [(&'static [u8], PathPart); 5] = [
+        (b"/.", PathPart::FileStem),
+        (b"//", PathPart::Directory),
+        (b"/", PathPart::FileName),
+        (b".", PathPart::WithoutExtension),
+        (b"", PathPart::Whole),
+    ];
+
+    /// Returns this part of a path.
+    pub(super) fn of(self, path: &[u8]) -> &[u8] {
+        match self {
+            PathPart::Whole => path,
+            PathPart::WithoutExtension => without_extension(path),
+            PathPart::FileName => split(path).1,
+            PathPart::Directory => directory(path),
+            PathPart::FileStem => without_extension(split(path).1),
+        }
+    }
+}
+
+fn is_separator(byte: u8) -> bool {
+    byte.is_ascii() && std::path::is_separator(byte.into())
+}
+
+/// Splits after the last separator.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let last = path.iter().rposition(|byte| is_separator(*byte));
+    path.split_at(last.map_or(0, |last| last + 1))
+}
+
+/// Returns the path up to the last dot of its last part. A leading dot counts, as in GNU parallel: of `.bashrc`
+/// nothing is left.
+fn without_extension(path: &[u8]) -> &[u8] {
+    let (directory, name) = split(path);
+    match name.iter().rposition(|byte| *byte == b'.') {
+        Some(dot) => path.get(..directory.len() + dot).unwrap_or(path),
+        None => path,
+    }
+}
+
+/// Returns what `dirname` of Perl and of the shell returns.
+fn directory(path: &[u8]) -> &[u8] {
+    let (parent, name) = split(path);
+    let parent = trimmed(parent);
+    // A separator at the end does not count.
+    let parent = if name.is_empty() { trimmed(split(parent).0) } else { parent };
+    if parent.is_empty() { b"." } else { parent }
+}
+
+/// Returns the path without the separators at its end, except that of a root.
+fn trimmed(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| !is_separator(*byte));
+    let end = end.map_or(path.len().min(1), |last| last + 1);
+    // `C:\` is a root, and `C:` is not. There are drives where `\` is a separator.
+    let is_drive = is_separator(b'\\') && end == 2 && path.get(1) == Some(&b':');
+    path.get(..end + usize::from(is_drive)).unwrap_or(path)
+}
+
+// The errors of a template and of the records for it.
+
+/// An error of a template, or of a record for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TemplateError {
+    /// The template has no words.
+    NoCommand,
+    /// A placeholder asks for column 0.
+    ColumnZero,
+    /// No column has this name.
+    UnknownColumn {
+        /// The name in the placeholder.
+        name: String,
+        /// The names of the columns.
+        known: Vec<String>,
+    },
+    /// Several columns have the name that a placeholder asks for.
+    TwoColumns {
+        /// The name in the placeholder.
+        name: String,
+    },
+    /// The record lacks a column.
+    MissingColumn {
+        /// The number of the column, from 1.
+        column: usize,
+        /// The number of columns of the record.
+        count: usize,
+    },
+    /// A value has a NUL byte, which no argument can have.
+    NulByte,
+    /// A value, or a word of the template, cannot be an argument on this system.
+    NotUnicode(NotUnicode),
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TemplateError::NoCommand => f.write_str("the command is empty"),
+            TemplateError::ColumnZero => {
+                f.write_str("columns are numbered from 1: there is no {0}")
+            }
+            TemplateError::UnknownColumn { name, known } => {
+                let (name, known) = (OneLine(name), known.join(", "));
+                write!(f, "no column is named \"{name}\"; the columns are {}", OneLine(&known))
+            }
+            TemplateError::TwoColumns { name } => {
+                let name = OneLine(name);
+                write!(f, "several columns are named \"{name}\": use the number of the column")
+            }
+            TemplateError::MissingColumn { column, count } => {
+                let columns = if *count == 1 { "column" } else { "columns" };
+                write!(f, "the command uses column {column}, and the record has {count} {columns}")
+            }
+            TemplateError::NulByte => {
+                f.write_str("a value has a NUL byte, which no argument can have")
+            }
+            TemplateError::NotUnicode(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for TemplateError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            TemplateError::NotUnicode(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<NotUnicode> for TemplateError {
+    fn from(error: NotUnicode) -> TemplateError {
+        TemplateError::NotUnicode(error)
     }
 }
 

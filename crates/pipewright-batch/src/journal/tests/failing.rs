@@ -8,9 +8,9 @@ use super::*;
 use crate::journal::changes::Changes;
 use crate::journal::ledger::Numbers;
 use crate::journal::past::Entries;
+use crate::journal::queue;
 use crate::journal::queue::{Flushed, Queue};
-use crate::journal::store::Store;
-use crate::journal::writer;
+use crate::journal::sqlite::Store;
 
 pub(super) fn waker() -> (Waker, mpsc::Receiver<()>) {
     let (wake, woken) = mpsc::channel();
@@ -108,7 +108,7 @@ fn gated() -> Gated {
     let (allow, commits) = mpsc::channel();
     let (sent, sizes) = mpsc::channel();
     let queue = Arc::new(Queue::new(no_waker()));
-    let writer = writer::start(Gate { commits, sizes: sent }, Arc::clone(&queue)).unwrap();
+    let writer = queue::start_writer(Gate { commits, sizes: sent }, Arc::clone(&queue)).unwrap();
     let ledger = Ledger::new(Numbers { run: 1, next_job: 1, next_attempt: 1 }, Entries::default());
     Gated { ledger, queue, writer, allow, sizes }
 }
@@ -173,7 +173,7 @@ fn a_writer_that_panics_keeps_nobody_waiting() {
         }
     }
     let queue = Arc::new(Queue::new(no_waker()));
-    let writer = writer::start(Panics, Arc::clone(&queue)).unwrap();
+    let writer = queue::start_writer(Panics, Arc::clone(&queue)).unwrap();
     let mut ledger =
         Ledger::new(Numbers { run: 1, next_job: 1, next_attempt: 1 }, Entries::default());
     ledger.intend(&intent(logged(1, &job(1)), 1));

@@ -6,8 +6,8 @@ use super::*;
 use crate::journal::changes::Changes;
 use crate::journal::ledger::Numbers;
 use crate::journal::past::Entries;
+use crate::journal::sqlite::Store;
 use crate::journal::sqlite::{SqliteStore, open_to_write, set_journal_mode};
-use crate::journal::store::Store;
 
 fn mode(connection: &Connection) -> String {
     connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap()

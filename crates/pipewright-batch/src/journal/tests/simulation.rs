@@ -11,8 +11,8 @@ use crate::journal::committer::{Committer, Step};
 use crate::journal::ledger::{Ledger, Numbers};
 use crate::journal::open::Earlier;
 use crate::journal::schema::{STEPS, migrate};
+use crate::journal::sqlite::Store;
 use crate::journal::sqlite::{SqliteStore, prepare};
-use crate::journal::store::Store;
 use crate::vocabulary::Failure;
 
 struct Random(u64);

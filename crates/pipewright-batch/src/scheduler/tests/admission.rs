@@ -175,7 +175,7 @@ fn jobs_that_wait_for_a_token_leave_all_cpus_to_others() {
 
 #[test]
 fn a_search_passes_over_a_bounded_number_of_queues() {
-    let most = ready::MOST_PASSED_OVER as u64;
+    let most = super::super::admission::MOST_PASSED_OVER as u64;
     let mut told = Told::with(1_000, |config| config.limits.memory_bytes = Some(10_000));
     told.add_started(1, memory(10_000));
     for number in 2..=most {

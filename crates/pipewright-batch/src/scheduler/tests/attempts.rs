@@ -111,13 +111,13 @@ fn jitter_spreads_delays_over_its_range() {
 #[test]
 fn the_numbers_behind_the_jitter_are_those_of_splitmix64() {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-    let first = [0, STEP, STEP.wrapping_mul(2)].map(retry::mixed);
+    let first = [0, STEP, STEP.wrapping_mul(2)].map(super::super::attempts::mixed);
     assert_eq!(first, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
 }
 
 #[test]
 fn a_failure_that_is_named_twice_is_retried() {
-    let set: retry::FailureSet = [Failure::TimedOut, Failure::TimedOut].into_iter().collect();
+    let set: FailureSet = [Failure::TimedOut, Failure::TimedOut].into_iter().collect();
     assert!(set.contains(Failure::TimedOut) && !set.contains(Failure::Lost));
 }
 

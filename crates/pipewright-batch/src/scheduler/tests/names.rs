@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::scheduler::graph::cycles;
-use crate::scheduler::names::Holder;
-use crate::scheduler::waiters::Waiters;
+use crate::scheduler::names::{Holder, Waiters, cycles};
 
 #[test]
 fn names_that_share_text_are_different() {

@@ -12,10 +12,10 @@ mod value;
 
 use serde_json::error::Category;
 
-use super::bom::BYTE_ORDER_MARK;
-use super::delimited::Delimited;
+use super::ReadJobs;
+use super::csv::BYTE_ORDER_MARK;
 use super::error::{InputError, InputErrorKind};
-use super::jobs::ReadJobs;
+use super::lines::Delimited;
 use crate::job::Job;
 
 pub(super) use fields::FIELDS;

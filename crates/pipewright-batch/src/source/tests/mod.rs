@@ -176,14 +176,17 @@ fn an_endless_input_is_read_only_as_far_as_asked() {
         assert_eq!(read.swap(0, Ordering::Relaxed), 0, "read too early");
         assert_eq!(jobs.take(1000).filter(|job| job.is_ok()).count(), 1000);
         let bytes = read.swap(0, Ordering::Relaxed);
-        assert!(bytes <= delimited::BUFFER_BYTES, "{bytes}");
+        assert!(bytes <= super::lines::BUFFER_BYTES, "{bytes}");
     }
     // A record without an end is refused when it is too long.
     let endless_field = Source::new((&b"\""[..]).chain(Endless(b"a\n", Arc::clone(&read))));
     for jobs in [endless(b"a").commands(), endless_field.csv(["x"]), endless(b"a,").csv(["x"])] {
         assert!(error_of(jobs).1.contains("longer than 1048576 bytes"));
         let bytes = read.swap(0, Ordering::Relaxed);
-        assert!(bytes <= Source::DEFAULT_MAX_RECORD_BYTES + 2 * delimited::BUFFER_BYTES, "{bytes}");
+        assert!(
+            bytes <= Source::DEFAULT_MAX_RECORD_BYTES + 2 * super::lines::BUFFER_BYTES,
+            "{bytes}"
+        );
     }
 }
 
