@@ -34,8 +34,6 @@ pub(super) struct Log {
     rerun_unknown: bool,
     /// The jobs are those of the log.
     is_input: bool,
-    /// The largest number of slots so far.
-    most_slots: u32,
     /// Jobs whose attempt has ended, and about which nothing is decided yet. Both belong in one commit.
     undecided: HashSet<JobNumber>,
 }
@@ -53,7 +51,6 @@ impl Log {
                 retry_failed: false,
                 rerun_unknown: false,
                 is_input: false,
-                most_slots: 0,
                 undecided: HashSet::new(),
             });
         };
@@ -65,10 +62,10 @@ impl Log {
             false => (Journal::create(path, facts, waker)?, None),
         };
         let (retry_failed, rerun_unknown) = (*retry_failed, *rerun_unknown);
-        let (is_input, most_slots) = (facts.from_log, facts.slots);
+        let is_input = facts.from_log;
         let journal = Some(journal);
         let undecided = HashSet::new();
-        Ok(Log { journal, past, retry_failed, rerun_unknown, is_input, most_slots, undecided })
+        Ok(Log { journal, past, retry_failed, rerun_unknown, is_input, undecided })
     }
 
     /// Returns the identity of the batch, which all its runs share.
@@ -151,9 +148,8 @@ impl Log {
     }
 
     /// Notes the number of slots. It is the largest one in the end.
-    pub(super) fn capacity(&mut self, slots: u32) {
-        if let Some(journal) = self.journal.as_mut().filter(|_| slots > self.most_slots) {
-            self.most_slots = slots;
+    pub(super) fn set_slots(&mut self, slots: u32) {
+        if let Some(journal) = &mut self.journal {
             journal.set_slots(slots);
         }
     }

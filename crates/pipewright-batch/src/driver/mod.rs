@@ -344,7 +344,7 @@ impl<E: Executor> Driver<E> {
             Some(ExecutorEvent::Note(note)) => self.events.push_back(Event::Note(note)),
             Some(ExecutorEvent::Capacity { cpus }) => {
                 self.report(scheduler::Event::Capacity { cpus });
-                self.log.capacity(cpus);
+                self.log.set_slots(cpus);
                 self.events.push_back(Event::Capacity { slots: cpus });
             }
             Some(ExecutorEvent::Largest { cpus }) => {

@@ -32,7 +32,7 @@ pub(crate) struct Changes {
     removed: Vec<(u32, u32)>,
     /// The end of the input of a run, and the number of its jobs.
     input_end: Option<(u32, u64)>,
-    /// A run, and the number of its slots.
+    /// A run, and the largest number of its slots.
     slots: Option<(u32, u32)>,
     /// Intents that are reported when they are durable.
     awaited: Vec<AttemptKey>,
@@ -309,10 +309,10 @@ impl Changes {
         self.input_end = Some((run, jobs));
     }
 
-    /// Notes the number of slots.
+    /// Notes the number of slots. The largest one counts.
     pub(crate) fn set_slots(&mut self, run: u32, slots: u32) {
         self.bytes += size_of::<(u32, u32)>();
-        self.slots = Some((run, slots));
+        self.slots = self.slots.max(Some((run, slots)));
     }
 
     pub(crate) fn append(&mut self, later: Changes) {
@@ -336,7 +336,7 @@ impl Changes {
         self.described.extend(later.described);
         self.removed.extend(later.removed);
         self.input_end = later.input_end.or(self.input_end);
-        self.slots = later.slots.or(self.slots);
+        self.slots = self.slots.max(later.slots);
         self.run = later.run.or(self.run.take());
         self.awaited.extend(later.awaited);
         self.outputs.extend(later.outputs);

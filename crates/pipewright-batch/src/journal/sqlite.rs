@@ -129,7 +129,7 @@ pub(crate) fn write_changes(connection: &Connection, changes: &Changes) -> rusql
     }
     write_input(connection, changes)?;
     if let Some(slots) = changes.slots() {
-        let update = "UPDATE runs SET slots = ?2 WHERE number = ?1";
+        let update = "UPDATE runs SET slots = max(slots, ?2) WHERE number = ?1";
         connection.prepare_cached(update)?.execute(slots)?;
     }
     changes.run().map_or(Ok(()), |run| end_run(connection, run))

@@ -88,6 +88,19 @@ fn batch_and_runs_are_read_back() {
 }
 
 #[test]
+fn a_run_has_the_largest_number_of_slots() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    let slots = || Log::open(&folder.log()).unwrap().runs().unwrap()[0].slots;
+    // Within a commit, and from one to the next. A machine that went away counts too.
+    for (noted, largest) in [(vec![2], 4), (vec![7, 5], 7), (vec![6], 7)] {
+        noted.iter().for_each(|slots| journal.set_slots(*slots));
+        journal.flush().unwrap();
+        assert_eq!(slots(), largest, "{noted:?}");
+    }
+}
+
+#[test]
 fn each_outcome_has_its_word_and_its_numbers() {
     let folder = Folder::new();
     let mut journal = create(&folder.log());
