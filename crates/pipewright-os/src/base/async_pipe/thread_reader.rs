@@ -15,7 +15,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// # Drop
 /// The thread ends after a read in progress.
 #[derive(Debug)]
-pub(super) struct ThreadReader(Arc<Shared>);
+pub(crate) struct ThreadReader(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
