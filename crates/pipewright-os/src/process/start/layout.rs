@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io};
 
 use super::imp::{FORK, Fork};
-use super::plan::{self, check_values};
-use super::{BadInput, Env, Plan, Search, SpawnError, Step};
+use super::{
+    BadInput, Credentials, Env, Plan, Search, SpawnError, Step, UnixOptions, check_values, plan,
+};
 use crate::base::handle::Handle;
 use crate::process::nolibc::step;
 
@@ -51,7 +52,9 @@ impl Layout {
     pub(super) fn new(plan: &Plan<'_>) -> Result<Layout, SpawnError> {
         check_values(plan)?;
         check_name(plan.program)?;
-        plan::check_windows_options(plan)?;
+        if plan.windows.is_some() {
+            plan::check_windows_options(plan)?;
+        }
         #[cfg(target_os = "macos")]
         plan::check_options(plan, plan::Way::Macos)?;
         let mut strings = Strings::with_room_for(plan);
@@ -250,6 +253,35 @@ impl Strings {
         });
         (self.bytes, pointers.collect())
     }
+}
+
+impl UnixOptions {
+    /// Returns the treatment of groups that are not set. Otherwise a child of root that only changes its
+    /// user would keep root's groups.
+    pub(crate) fn unset_groups(&self) -> UnsetGroups {
+        match &self.identity {
+            Credentials { user: Some(_), groups: None, .. } if self.std_rules => {
+                UnsetGroups::DroppedIfPermitted
+            }
+            Credentials { user: Some(_), groups: None, .. }
+                if rustix::process::geteuid().is_root() =>
+            {
+                UnsetGroups::Dropped
+            }
+            _ => UnsetGroups::Kept,
+        }
+    }
+}
+
+/// The treatment of supplementary groups that are not set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnsetGroups {
+    /// They stay.
+    Kept,
+    /// They are dropped.
+    Dropped,
+    /// They are dropped if that is permitted.
+    DroppedIfPermitted,
 }
 
 /// Returns the number of a listed handle in the child.

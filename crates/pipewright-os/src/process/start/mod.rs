@@ -21,7 +21,7 @@ use windows as imp;
 
 use std::cmp::Ordering;
 use std::convert::Infallible;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -35,13 +35,13 @@ use crate::base::generation::PerProcess;
 
 #[cfg(unix)]
 pub use layout::PreExec;
+#[cfg(unix)]
+pub(crate) use layout::UnsetGroups;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::try_supervisor;
-#[cfg(unix)]
-pub(crate) use plan::UnsetGroups;
 pub use plan::{
-    ChildStdio, Credentials, Env, EnvSnapshot, Group, Inherit, ParentExit, Plan, Resource,
-    ResourceLimit, Search, UnixOptions, WindowsOptions,
+    ChildStdio, Credentials, Env, Group, Inherit, ParentExit, Plan, Resource, ResourceLimit,
+    Search, UnixOptions, WindowsOptions,
 };
 pub use slot::{Begun, RequestedStart, TreeSlot};
 
@@ -166,6 +166,105 @@ pub const REQUIRED_VARIABLES: &[&str] = if cfg!(windows) { &["SystemRoot"] } els
 /// As for [`spawn`].
 pub fn exec(plan: &Plan<'_>) -> Result<Infallible, SpawnError> {
     imp::exec(plan)
+}
+
+/// Refuses a value that no system takes.
+fn check_values(plan: &Plan<'_>) -> Result<(), SpawnError> {
+    let has_nul = |text: &OsStr| contains(text.as_encoded_bytes(), 0);
+    let bad = |input| Err(SpawnError::bad(input));
+    let std_rules = plan.unix.std_rules;
+    if plan.program.is_empty() {
+        // execvp(3) returns this error. (On Windows std refuses an empty name, too.)
+        let not_found = SpawnError { step: Step::Exec, source: io::ErrorKind::NotFound.into() };
+        return if std_rules && cfg!(unix) { Err(not_found) } else { bad(BadInput::EmptyProgram) };
+    }
+    if has_nul(plan.program) || plan.arg0.is_some_and(has_nul) {
+        return bad(BadInput::NulInProgram);
+    }
+    if let Some(index) = plan.args.iter().position(|arg| has_nul(arg)) {
+        return bad(BadInput::NulInArg(index));
+    }
+    if let Env::Exactly(variables) = plan.env {
+        let is_bad = |(name, value): &(OsString, OsString)| match std_rules {
+            true => has_nul(name) || has_nul(value),
+            false => is_bad_name(name) || has_nul(value),
+        };
+        if let Some(index) = variables.iter().position(is_bad) {
+            return bad(BadInput::BadVariable(index));
+        }
+    }
+    let dirs = [plan.current_dir, plan.unix.chroot.as_deref()];
+    if dirs.iter().flatten().any(|dir| has_nul(dir.as_os_str())) {
+        return bad(BadInput::NulInDirectory);
+    }
+    Ok(())
+}
+
+/// Returns true if the text contains the byte. Not inlined: many places call it, and none is time-critical.
+#[inline(never)]
+fn contains(text: &[u8], byte: u8) -> bool {
+    text.contains(&byte)
+}
+
+/// Returns true if the name is not valid. It may start with `=`, as std allows, but not contain it
+/// elsewhere.
+fn is_bad_name(name: &OsString) -> bool {
+    let name = name.as_encoded_bytes();
+    name.is_empty() || contains(name, 0) || contains(&name[1..], b'=')
+}
+
+/// A snapshot of this process's environment, for [`Env::Inherit`].
+///
+/// # Platform
+/// Unix: a copy made by [`std::env::vars_os`]. `environ` itself must not be read while another
+/// thread may be in [`std::env::set_var`]: the C library moves and frees the array, std's lock
+/// around it is private, and the safety rule of `set_var` allows readers through `std::env` only.
+/// The copy keeps the order and keeps duplicates. It lacks entries without a `=` after their first
+/// byte, which std does not return.
+///
+/// Windows: empty. `CreateProcessW` copies the environment itself, under the lock that
+/// `SetEnvironmentVariableW` takes.
+pub struct EnvSnapshot {
+    #[cfg(unix)]
+    variables: Vec<(OsString, OsString)>,
+}
+
+impl EnvSnapshot {
+    /// Takes the snapshot.
+    #[must_use]
+    pub fn take() -> EnvSnapshot {
+        EnvSnapshot {
+            #[cfg(unix)]
+            variables: std::env::vars_os().collect(),
+        }
+    }
+
+    /// Returns the `PATH` in the snapshot. With duplicates that is the first, as in getenv(3).
+    ///
+    /// # Platform
+    /// Windows: `None`; the search reads the variable itself.
+    #[must_use]
+    pub fn search_path(&self) -> Option<&OsStr> {
+        let named = |(name, _): &&(OsString, OsString)| name == "PATH";
+        self.variables().iter().find(named).map(|(_, value)| value.as_os_str())
+    }
+
+    #[cfg(unix)]
+    fn variables(&self) -> &[(OsString, OsString)] {
+        &self.variables
+    }
+
+    #[cfg(windows)]
+    fn variables(&self) -> &[(OsString, OsString)] {
+        &[]
+    }
+}
+
+/// Leaves the values out: they may be secrets.
+impl fmt::Debug for EnvSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnvSnapshot").finish_non_exhaustive()
+    }
 }
 
 /// The step at which a start failed, and the system's error.

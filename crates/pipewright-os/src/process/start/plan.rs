@@ -1,15 +1,15 @@
-//! The plan of a start: its options, the checks of its values, and the ways to start a child that refuse an option.
+//! The plan of a start: its options, and the ways to start a child that refuse one.
 //!
 //! [`unix_list`] and [`windows_list`] name every field of a plan, so that a new one does not compile before it has an option, and
 //! each option says how every way answers it. The tests start a child with each.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fmt, io};
 
 #[cfg(unix)]
 use super::PreExec;
-use super::{BadInput, Contain, SpawnError, Step, TreeSlot};
+use super::{BadInput, Contain, EnvSnapshot, SpawnError, TreeSlot};
 use crate::base::handle::Handle;
 use crate::base::signal::Signal;
 use crate::process::limits::TreeLimits;
@@ -201,18 +201,6 @@ pub struct Credentials {
     pub groups: Option<Vec<u32>>,
 }
 
-/// The treatment of supplementary groups that are not set.
-#[cfg(unix)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UnsetGroups {
-    /// They stay.
-    Kept,
-    /// They are dropped.
-    Dropped,
-    /// They are dropped if that is permitted.
-    DroppedIfPermitted,
-}
-
 /// A limit on one resource: the current one (`soft`) and the maximum to which the child may raise it
 /// (`hard`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,23 +239,6 @@ pub enum Resource {
 }
 
 impl UnixOptions {
-    /// Returns the treatment of groups that are not set. Otherwise a child of root that only changes its
-    /// user would keep root's groups.
-    #[cfg(unix)]
-    pub(crate) fn unset_groups(&self) -> UnsetGroups {
-        match &self.identity {
-            Credentials { user: Some(_), groups: None, .. } if self.std_rules => {
-                UnsetGroups::DroppedIfPermitted
-            }
-            Credentials { user: Some(_), groups: None, .. }
-                if rustix::process::geteuid().is_root() =>
-            {
-                UnsetGroups::Dropped
-            }
-            _ => UnsetGroups::Kept,
-        }
-    }
-
     /// Sets the process group; 0 is one of the child's own, which a session has anyway.
     pub fn set_process_group(&mut self, group: i32) {
         self.group = match (group, self.group) {
@@ -286,104 +257,6 @@ impl<'a> Inherit<'a> {
             Inherit::List(list) | Inherit::AllAnd(list) => list,
         }
     }
-}
-
-/// A snapshot of this process's environment, for [`Env::Inherit`](super::Env::Inherit).
-///
-/// # Platform
-/// Unix: a copy made by [`std::env::vars_os`]. `environ` itself must not be read while another
-/// thread may be in [`std::env::set_var`]: the C library moves and frees the array, std's lock
-/// around it is private, and the safety rule of `set_var` allows readers through `std::env` only.
-/// The copy keeps the order and keeps duplicates. It lacks entries without a `=` after their first
-/// byte, which std does not return.
-///
-/// Windows: empty. `CreateProcessW` copies the environment itself, under the lock that
-/// `SetEnvironmentVariableW` takes.
-pub struct EnvSnapshot {
-    #[cfg(unix)]
-    variables: Vec<(OsString, OsString)>,
-}
-
-impl EnvSnapshot {
-    /// Takes the snapshot.
-    #[must_use]
-    pub fn take() -> EnvSnapshot {
-        EnvSnapshot {
-            #[cfg(unix)]
-            variables: std::env::vars_os().collect(),
-        }
-    }
-
-    /// Returns the `PATH` in the snapshot. With duplicates that is the first, as in getenv(3).
-    ///
-    /// # Platform
-    /// Windows: `None`; the search reads the variable itself.
-    #[must_use]
-    pub fn search_path(&self) -> Option<&OsStr> {
-        let named = |(name, _): &&(OsString, OsString)| name == "PATH";
-        self.variables().iter().find(named).map(|(_, value)| value.as_os_str())
-    }
-
-    #[cfg(unix)]
-    pub(super) fn variables(&self) -> &[(OsString, OsString)] {
-        &self.variables
-    }
-
-    #[cfg(windows)]
-    fn variables(&self) -> &[(OsString, OsString)] {
-        &[]
-    }
-}
-
-/// Leaves the values out: they may be secrets.
-impl fmt::Debug for EnvSnapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnvSnapshot").finish_non_exhaustive()
-    }
-}
-
-pub(super) fn check_values(plan: &Plan<'_>) -> Result<(), SpawnError> {
-    let has_nul = |text: &OsStr| contains(text.as_encoded_bytes(), 0);
-    let bad = |input| Err(SpawnError::bad(input));
-    let std_rules = plan.unix.std_rules;
-    if plan.program.is_empty() {
-        // execvp(3) returns this error. (On Windows std refuses an empty name, too.)
-        let not_found = SpawnError { step: Step::Exec, source: io::ErrorKind::NotFound.into() };
-        return if std_rules && cfg!(unix) { Err(not_found) } else { bad(BadInput::EmptyProgram) };
-    }
-    if has_nul(plan.program) || plan.arg0.is_some_and(has_nul) {
-        return bad(BadInput::NulInProgram);
-    }
-    if let Some(index) = plan.args.iter().position(|arg| has_nul(arg)) {
-        return bad(BadInput::NulInArg(index));
-    }
-    if let Env::Exactly(variables) = plan.env {
-        let is_bad = |(name, value): &(OsString, OsString)| match std_rules {
-            true => has_nul(name) || has_nul(value),
-            false => is_bad_name(name) || has_nul(value),
-        };
-        if let Some(index) = variables.iter().position(is_bad) {
-            return bad(BadInput::BadVariable(index));
-        }
-    }
-    let dirs = [plan.current_dir, plan.unix.chroot.as_deref()];
-    if dirs.iter().flatten().any(|dir| has_nul(dir.as_os_str())) {
-        return bad(BadInput::NulInDirectory);
-    }
-    Ok(())
-}
-
-/// Returns true if the text contains the byte. Not inlined: many places call it, and none is time-critical.
-#[inline(never)]
-fn contains(text: &[u8], byte: u8) -> bool {
-    text.contains(&byte)
-}
-
-/// Returns true if the name is not valid. It may start with `=`, as std allows, but not contain it
-/// elsewhere.
-fn is_bad_name(name: &OsString) -> bool {
-    let name = name.as_encoded_bytes();
-    name.is_empty() || contains(name, 0) || contains(&name[1..], b'=')
 }
 
 /// An option that not every start has.
@@ -618,7 +491,7 @@ mod tests {
     use crate::base::skipped::{Need, skipped};
     use crate::process::child::ChildHandle;
     use crate::process::pty::{self, PtySize};
-    use crate::process::start::{begin, parent_exit, spawn};
+    use crate::process::start::{Step, begin, parent_exit, spawn};
 
     /// The values of a plan that runs a shell.
     #[derive(Default)]

@@ -30,7 +30,8 @@ use windows_sys::Win32::System::Threading::{
     UpdateProcThreadAttribute,
 };
 
-use super::plan::{self, Way, check_values};
+use super::check_values;
+use super::plan::{self, Way};
 use super::wide::block;
 use super::{BadInput, ChildStdio, Env, Group, Inherit, ParentExit, Plan, SpawnError, Step};
 use crate::base::handle::{Handle, copy_of, inheritable, size_of_u32};
