@@ -265,6 +265,17 @@ impl ToSql for Bytes<'_> {
     }
 }
 
+// The storage behind the log, as the writer sees it.
+
+/// The storage behind the log.
+pub(crate) trait Store {
+    /// Writes all changes in one transaction, and returns when they are durable.
+    ///
+    /// # Errors
+    /// Nothing was written, or everything was and that is not certain. The caller repeats the call with the same changes.
+    fn commit(&mut self, changes: &Changes) -> Result<(), LogError>;
+}
+
 /// Tests that look at a log after each commit.
 #[cfg(test)]
 pub(crate) mod watched {
@@ -319,15 +330,4 @@ pub(crate) mod watched {
             watcher.lock().unwrap_or_else(PoisonError::into_inner)(connection);
         }
     }
-}
-
-// The storage behind the log, as the writer sees it.
-
-/// The storage behind the log.
-pub(crate) trait Store {
-    /// Writes all changes in one transaction, and returns when they are durable.
-    ///
-    /// # Errors
-    /// Nothing was written, or everything was and that is not certain. The caller repeats the call with the same changes.
-    fn commit(&mut self, changes: &Changes) -> Result<(), LogError>;
 }
