@@ -13,6 +13,7 @@ use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::base::generation::Generation;
 use pipewright_os::base::park::block_on;
 use pipewright_os::base::service_thread;
+use pipewright_os::disk::file::Action;
 
 use crate::backend::WakeFn;
 use crate::engine::{BackendKind, Engine, EngineOptions, UnavailableBackend, read_cached};
@@ -110,14 +111,11 @@ impl SharedEngine {
             return Pending::ready(inbox.with_order(done));
         }
         if !inbox.is_at_home() {
-            let no_driver = std::io::Error::from(std::io::ErrorKind::Unsupported);
-            let path = operation.file().path().to_owned();
-            let error = Error::system(verb(operation.action), Some(&path), no_driver);
-            let Operation { file, buffer, .. } = operation;
-            return Pending::ready(Done { id, file, buffer, result: Err(error) });
+            let Operation { file, buffer, action, .. } = operation;
+            return Pending::ready(result_in_a_fork(id, file, buffer, action));
         }
         let oneshot = Arc::new(Oneshot::default());
-        let pending = Pending::waiting(id, Arc::clone(&oneshot), Arc::clone(inbox));
+        let pending = Pending::waiting(id, &operation, Arc::clone(&oneshot), Arc::clone(inbox));
         inbox.push(QueuedOperation { id, operation, oneshot });
         pending
     }
@@ -156,6 +154,14 @@ impl SharedEngine {
     pub fn preallocate(&self, file: &DiskFile, offset: u64, bytes: u64) -> Pending {
         self.start(Operation::preallocate(file, offset, bytes))
     }
+}
+
+/// Returns the result of an operation whose engine stays with the process that this one is a fork of.
+fn result_in_a_fork(id: OperationId, file: DiskFile, buffer: AlignedBuf, action: Action) -> Done {
+    let words = "the engine stays with the process that started it, and this is a fork of that";
+    let no_driver = std::io::Error::new(std::io::ErrorKind::Unsupported, words);
+    let error = Error::system(verb(action), Some(file.path()), no_driver);
+    Done { id, file, buffer, result: Err(error) }
 }
 
 struct Inbox {
@@ -451,6 +457,9 @@ impl Oneshot {
 
 /// A started operation: await it, or [wait](Pending::wait) for it.
 ///
+/// The operation stays with the process that started it. In a fork of that, its result is an error of the kind
+/// [`Unsupported`](crate::ErrorKind::Unsupported), without the buffer.
+///
 /// # Drop
 /// Cancels the operation if it has not started; in a fork, nothing. A write that has started continues. The buffer and the file
 /// are freed when the system has released them.
@@ -460,14 +469,26 @@ pub struct Pending(State);
 
 #[derive(Debug)]
 enum State {
-    Waiting { id: OperationId, oneshot: Arc<Oneshot>, inbox: Arc<Inbox> },
+    Waiting {
+        id: OperationId,
+        file: DiskFile,
+        action: Action,
+        oneshot: Arc<Oneshot>,
+        inbox: Arc<Inbox>,
+    },
     Ready(Box<Done>),
     Taken,
 }
 
 impl Pending {
-    fn waiting(id: OperationId, oneshot: Arc<Oneshot>, inbox: Arc<Inbox>) -> Pending {
-        Pending(State::Waiting { id, oneshot, inbox })
+    fn waiting(
+        id: OperationId,
+        operation: &Operation,
+        oneshot: Arc<Oneshot>,
+        inbox: Arc<Inbox>,
+    ) -> Pending {
+        let (file, action) = (operation.file().clone(), operation.action);
+        Pending(State::Waiting { id, file, action, oneshot, inbox })
     }
 
     fn ready(done: Done) -> Pending {
@@ -487,8 +508,16 @@ impl Future for Pending {
     /// # Panics
     /// If it is polled again after it was ready, as for any future.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
-        if let State::Waiting { oneshot, .. } = &self.0 {
-            match oneshot.poll(context) {
+        if let State::Waiting { id, file, action, oneshot, inbox } = &self.0 {
+            // The driver is another thread, which a fork does not have, and may have held the lock.
+            let done = match inbox.is_at_home() {
+                true => oneshot.poll(context),
+                false => {
+                    let buffer = AlignedBuf::default();
+                    Some(Box::new(result_in_a_fork(*id, file.clone(), buffer, *action)))
+                }
+            };
+            match done {
                 Some(done) => self.0 = State::Ready(done),
                 None => return Poll::Pending,
             }
@@ -502,7 +531,7 @@ impl Future for Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let State::Waiting { id, oneshot, inbox } = &self.0 {
+        if let State::Waiting { id, oneshot, inbox, .. } = &self.0 {
             // In a fork, another thread may have had the lock, for ever.
             if inbox.is_at_home() && oneshot.abandon() {
                 inbox.cancel(*id);
@@ -518,16 +547,38 @@ mod tests {
 
     use super::*;
 
-    #[isolated_test]
-    fn a_fork_drops_an_operation_whose_driver_was_about_to_complete_it() {
+    /// Returns an operation whose driver never completes it, and the driver's half.
+    fn pending() -> (Pending, Arc<Oneshot>, Arc<Inbox>) {
         let oneshot = Arc::new(Oneshot::default());
         let inbox = Arc::new(Inbox::new(EngineOptions::default(), None));
-        let mut pending =
-            Some(Pending::waiting(OperationId(0), Arc::clone(&oneshot), Arc::clone(&inbox)));
+        let file = DiskFile::options().read(true).open(std::env::current_exe().unwrap()).unwrap();
+        let operation = Operation::read_at(&file, file.buffer(4096).unwrap(), 0);
+        let (half, inbox_of_pending) = (Arc::clone(&oneshot), Arc::clone(&inbox));
+        (Pending::waiting(OperationId(0), &operation, half, inbox_of_pending), oneshot, inbox)
+    }
+
+    #[isolated_test]
+    fn a_fork_drops_an_operation_whose_driver_was_about_to_complete_it() {
+        let (pending, oneshot, inbox) = pending();
+        let mut pending = Some(pending);
         let driver = oneshot.state();
         assert!(in_a_fork(|| drop(pending.take())), "the fork hangs");
         drop(driver);
         drop(pending);
         assert_eq!(inbox.take().cancelled, [OperationId(0)]);
+    }
+
+    #[isolated_test]
+    fn an_operation_that_a_fork_waits_for_is_an_error_there() {
+        let (pending, oneshot, _inbox) = pending();
+        let mut pending = Some(pending);
+        let driver = oneshot.state();
+        let waits = || {
+            let error = pending.take().unwrap().wait().result.unwrap_err();
+            assert_eq!(error.kind(), &crate::ErrorKind::Unsupported);
+            assert!(error.to_string().ends_with("this is a fork of that"), "{error}");
+        };
+        assert!(in_a_fork(waits), "the fork hangs");
+        drop(driver);
     }
 }
