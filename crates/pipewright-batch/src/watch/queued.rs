@@ -3,6 +3,7 @@
 //! The driver writes reports between two looks at timeouts and signals, so it never waits for a reader. What a reader has not
 //! taken waits in memory, and beyond that in a temporary file.
 
+use std::ffi::CStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Seek, SeekFrom, Write};
@@ -136,7 +137,7 @@ impl QueuedFile {
     /// Waits until the reader has taken everything. Only for a thread that nothing waits for, and for the end.
     ///
     /// # Errors
-    /// The first error of a write. Everything after it is lost.
+    /// The first error of a write. Everything after it is lost. Or no thread can be started.
     pub(crate) fn wait_until_written(&self) -> io::Result<()> {
         self.wait_within(None)
     }
@@ -147,6 +148,9 @@ impl QueuedFile {
     /// As [`wait_until_written`](Self::wait_until_written), or the time has passed.
     pub(crate) fn wait_within(&self, until: Option<Instant>) -> io::Result<()> {
         let Way::Queued(queue) = &self.0 else { return Ok(()) };
+        if !queue.shared.lock().is_idle() {
+            queue.start_with(service_thread::start)?;
+        }
         let mut state = queue.shared.lock();
         while !state.is_idle() && state.error.is_none() {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -185,13 +189,30 @@ impl Seek for QueuedFile {
 
 impl Queue {
     fn add(&self, bytes: &[u8]) -> io::Result<()> {
-        if let Some(file) = self.file.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let shared = Arc::clone(&self.shared);
-            service_thread::start(c"reports", move || shared.write_all_to(file))?;
-        }
+        // An error is ignored: the next write tries again, and the end does.
+        let _ = self.start_with(service_thread::start);
         self.shared.lock().add(bytes)?;
         self.shared.changed.notify_all();
         Ok(())
+    }
+
+    /// Starts the thread, unless it was started. Without room for one, the file stays here.
+    fn start_with(
+        &self,
+        start: fn(&'static CStr, Box<dyn FnOnce() + Send>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut waiting = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(file) = waiting.take() else { return Ok(()) };
+        let file = Arc::new(Mutex::new(Some(file)));
+        let take =
+            |file: &Mutex<Option<_>>| file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (shared, of_thread) = (Arc::clone(&self.shared), Arc::clone(&file));
+        let work = move || take(&of_thread).into_iter().for_each(|it| shared.write_all_to(it));
+        let started = start(c"reports", Box::new(work));
+        if started.is_err() {
+            *waiting = take(&file);
+        }
+        started
     }
 }
 
@@ -381,6 +402,21 @@ mod tests {
             taken.extend(bytes);
         }
         assert!(taken == lines.concat());
+    }
+
+    #[test]
+    fn without_room_for_the_thread_what_is_written_waits_for_it() {
+        let (mut file, permit, takes) = slow();
+        let Way::Queued(queue) = &file.0 else { panic!("a stream that may wait") };
+        let no_room = queue.start_with(|_, _| Err(io::ErrorKind::WouldBlock.into()));
+        assert_eq!(no_room.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        queue.shared.lock().add(b"first ").unwrap();
+        file.write_all(b"last").unwrap();
+        permit.send(()).unwrap();
+        permit.send(()).unwrap();
+        file.wait_until_written().unwrap();
+        drop(file);
+        assert_eq!(takes.iter().collect::<Vec<_>>().concat(), b"first last");
     }
 
     #[test]
