@@ -45,12 +45,6 @@ impl Content {
         self.extents.is_empty() && self.memory.is_empty()
     }
 
-    /// Returns content that is stored already.
-    pub(super) fn stored(extents: Extents, memory: Buffer, spool: &Arc<Spool>) -> Content {
-        let (room, spool) = (Extent::default(), Arc::clone(spool));
-        Content { extents, room, memory, most_in_memory: IN_MEMORY_BYTES, spool }
-    }
-
     /// Returns the number of bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.extents.bytes() + self.memory.bytes().len() as u64
@@ -68,7 +62,7 @@ impl Content {
     /// The temporary file cannot be read back, or that of the function.
     pub(super) fn read(&self, mut work: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         if !self.extents.is_empty() {
-            self.extents.read(&mut vec![0; BLOCK_BYTES as usize], &mut work)?;
+            self.extents.read(&mut vec![0; BLOCK_BYTES as usize], |read| work(read?))?;
         }
         work(self.memory.bytes())
     }

@@ -19,7 +19,6 @@ use pipewright::Source;
 use pipewright_os::base::private_file::{self, Distrust, Facts};
 use pipewright_os::base::{durable, file_at};
 
-use super::content::Content;
 use super::error::{OutputError, OutputErrorKind};
 use super::spool::{SpoolFile, write_all_at};
 
@@ -185,18 +184,24 @@ impl Kept {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores an output.
+    /// Stores an output of that many bytes, which the function hands over in pieces.
     ///
     /// # Errors
-    /// There is no room, or no file can be created.
-    pub(super) fn add(&self, job: u64, source: Source, content: &Content) -> io::Result<Record> {
+    /// There is no room, no file can be created, or that of the function.
+    pub(super) fn add(
+        &self,
+        job: u64,
+        source: Source,
+        bytes: u64,
+        read: impl FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()>,
+    ) -> io::Result<Record> {
         let mut state = self.lock();
         let kin = self.current(&mut state)?;
-        let (file, at, bytes) = (Arc::clone(&kin.file), kin.bytes, content.bytes());
+        let (file, at) = (Arc::clone(&kin.file), kin.bytes);
         let mut piece = header(job, source, bytes).to_vec();
         let mut to = at;
         // The header goes with the first piece: one call for a small output.
-        content.read(|bytes| {
+        read(&mut |bytes| {
             piece.extend_from_slice(bytes);
             let written = write(&file.file, &piece, to);
             to += piece.len() as u64;

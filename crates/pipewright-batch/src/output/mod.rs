@@ -201,8 +201,11 @@ impl Output {
 
     /// Returns a function that puts on disk what is kept beside the log, if there is something that was not printed.
     pub(crate) fn keeper(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
-        let kept = Arc::clone(self.kept.as_ref()?);
-        Some(Arc::new(move || kept.sync()))
+        let (kept, queue) = (Arc::clone(self.kept.as_ref()?), Arc::clone(&self.shared.queue));
+        Some(Arc::new(move || {
+            queue.keep();
+            kept.sync();
+        }))
     }
 
     /// Begins an attempt. An earlier one of the job that is not printed yet is discarded, also one that was not finished.

@@ -38,7 +38,9 @@ impl Waiting {
     pub(super) fn add(&mut self, job: u64, mut contents: Vec<(Source, Content)>) {
         self.remove(job);
         if let Some(kept) = self.kept.as_ref().filter(|_| !contents.is_empty()) {
-            let add = |(source, content): &(Source, Content)| kept.add(job, *source, content);
+            let add = |(source, content): &(Source, Content)| {
+                kept.add(job, *source, content.bytes(), |write| content.read(write))
+            };
             let (added, failed): (Vec<_>, Vec<_>) =
                 contents.iter().map(add).partition(|added| added.is_ok());
             let added: Box<[Record]> = added.into_iter().flatten().collect();

@@ -1,6 +1,6 @@
 //! The queue between the driver and the thread that prints: bounded in memory, and in the temporary file beyond that.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,9 @@ use super::spool::{BLOCK_BYTES, Extents, Spool};
 /// The most bytes of a single write from memory.
 const PIECE_BYTES: usize = 64 << 10;
 
+/// The bytes of an item from which on another one is begun: its space in the file may be held until all of it is printed.
+const SPOOLED_BYTES: u64 = 8 << 20;
+
 /// Bytes to print to one stream.
 #[derive(Debug)]
 pub(super) struct Item {
@@ -30,6 +33,30 @@ pub(super) enum Data {
     Spooled(Extents),
     /// It is beside the log.
     Kept(Record),
+}
+
+impl Item {
+    /// Returns true if it is nowhere else.
+    fn is_only_here(&self) -> bool {
+        !matches!(self.data, Data::Kept(_))
+    }
+
+    /// Stores it beside the log.
+    fn keep(&self, kept: &Kept) -> io::Result<Option<Record>> {
+        // It has the lines of several jobs.
+        const JOB: u64 = 0;
+        let record = match &self.data {
+            Data::Kept(_) => return Ok(None),
+            Data::Memory(buffer) => {
+                let bytes = buffer.bytes();
+                kept.add(JOB, self.to, bytes.len() as u64, |write| write(bytes))
+            }
+            Data::Spooled(extents) => kept.add(JOB, self.to, extents.bytes(), |write| {
+                extents.read(&mut vec![0; BLOCK_BYTES as usize], |read| write(read?))
+            }),
+        };
+        record.map(Some)
+    }
 }
 
 #[derive(Debug)]
@@ -48,12 +75,14 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    items: VecDeque<Item>,
+    items: VecDeque<Arc<Item>>,
     /// The thread waits for an item, and has flushed what it has printed.
     #[cfg(test)]
     is_idle: bool,
     /// The thread prints an item that is nowhere else.
     is_printing: bool,
+    /// That item, if there is a log, and its copy beside that.
+    printing: Option<(Arc<Item>, Option<Record>)>,
     memory_bytes: usize,
     /// True if nothing more is pushed.
     closed: bool,
@@ -70,10 +99,19 @@ impl State {
         self.ended || self.discards[to as usize]
     }
 
+    /// Returns the last item, unless somebody reads it.
+    fn last(&mut self) -> Option<&mut Item> {
+        self.items.back_mut().and_then(Arc::get_mut)
+    }
+
+    fn add(&mut self, to: Source, data: Data) {
+        self.items.push_back(Arc::new(Item { to, data }));
+    }
+
     /// Returns the last buffer, if it is for this stream.
     fn last_buffer(&mut self, to: Source) -> Option<&mut Buffer> {
-        match self.items.back_mut() {
-            Some(Item { to: last, data: Data::Memory(buffer) }) if *last == to => Some(buffer),
+        match self.last()? {
+            Item { to: last, data: Data::Memory(buffer) } if *last == to => Some(buffer),
             _ => None,
         }
     }
@@ -95,16 +133,20 @@ impl State {
 
     fn push_buffer(&mut self, to: Source, buffer: Buffer) {
         self.memory_bytes += buffer.counted();
-        self.items.push_back(Item { to, data: Data::Memory(buffer) });
+        self.add(to, Data::Memory(buffer));
     }
 
     fn push_extents(&mut self, to: Source, extents: Extents) {
-        match self.items.back_mut() {
-            _ if extents.is_empty() => {}
-            Some(Item { to: last, data: Data::Spooled(list) }) if *last == to => {
+        if extents.is_empty() {
+            return;
+        }
+        match self.last() {
+            Some(Item { to: last, data: Data::Spooled(list) })
+                if *last == to && list.bytes() < SPOOLED_BYTES =>
+            {
                 list.append(extents);
             }
-            _ => self.items.push_back(Item { to, data: Data::Spooled(extents) }),
+            _ => self.add(to, Data::Spooled(extents)),
         }
     }
 }
@@ -160,7 +202,7 @@ impl Queue {
         let to = record.source;
         // What is not printed stays there.
         if !state.discards(to) {
-            state.items.push_back(Item { to, data: Data::Kept(record) });
+            state.add(to, Data::Kept(record));
         }
         drop(state);
         self.filled.notify_one();
@@ -173,23 +215,57 @@ impl Queue {
         }
     }
 
+    /// Stores beside the log what waits to be printed, and is nowhere else: the log is about to say that its job has ended.
+    ///
+    /// An error is ignored: it is printed from here.
+    pub(super) fn keep(&self) {
+        let Some(kept) = &self.kept else { return };
+        let state = self.lock();
+        let printing = state.printing.iter().filter(|(_, copy)| copy.is_none());
+        let items = printing.map(|(item, _)| item).chain(&state.items);
+        let items: Vec<_> = items.filter(|item| item.is_only_here()).cloned().collect();
+        drop(state);
+        let mut copies = HashMap::new();
+        for item in &items {
+            let Ok(Some(copy)) = item.keep(kept) else { break };
+            copies.insert(Arc::as_ptr(item), copy);
+        }
+        if copies.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        if let Some((item, copy)) = &mut state.printing {
+            if let Some(record) = copies.remove(&Arc::as_ptr(item)) {
+                *copy = Some(record);
+            }
+        }
+        let State { items: waiting, memory_bytes, .. } = &mut *state;
+        for item in waiting {
+            let Some(record) = copies.remove(&Arc::as_ptr(item)) else { continue };
+            if let Data::Memory(buffer) = &item.data {
+                *memory_bytes -= buffer.counted();
+            }
+            *item = Arc::new(Item { to: item.to, data: Data::Kept(record) });
+        }
+        drop(state);
+        // These were printed meanwhile.
+        copies.values().for_each(|record| kept.handed_over(record));
+    }
+
     /// Keeps what has not been printed beside the log, if there is one. Returns false if it is lost.
     pub(super) fn keep_rest(&self) -> bool {
         let mut state = self.lock();
         state.discards = [true; 2];
         state.memory_bytes = 0;
-        let (rest, is_printing) = (mem::take(&mut state.items), state.is_printing);
+        let mut rest = mem::take(&mut state.items);
+        let mut is_kept = !state.is_printing || state.printing.is_some();
+        // It is not whole, for what the reader knows. A copy stays.
+        if let Some((item, None)) = state.printing.take() {
+            rest.push_front(item);
+        }
         drop(state);
-        let mut is_kept = !is_printing;
-        for Item { to, data } in rest {
-            let (extents, buffer) = match data {
-                Data::Kept(_) => continue,
-                Data::Memory(buffer) => (Extents::new(Arc::clone(&self.spool)), buffer),
-                Data::Spooled(extents) => (extents, Buffer::new(&self.memory)),
-            };
-            let content = Content::stored(extents, buffer, &self.spool);
-            let kept = self.kept.as_ref().map(|kept| kept.add(0, to, &content));
-            is_kept &= kept.is_some_and(|kept| kept.is_ok());
+        for item in rest.iter().filter(|item| item.is_only_here()) {
+            is_kept &= self.kept.as_ref().is_some_and(|kept| item.keep(kept).is_ok());
         }
         is_kept
     }
@@ -260,14 +336,24 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for the next item, and removes it. Returns `None` if there will be none. Calls `idle` before it waits.
-    pub(super) fn next(&self, mut idle: impl FnMut()) -> Option<Item> {
+    /// Waits for the next item, and removes it. The one before was printed. Returns `None` if there will be none. Calls `idle` before it waits.
+    pub(super) fn next(&self, mut idle: impl FnMut()) -> Option<Arc<Item>> {
         let mut state = self.lock();
         let mut was_idle = false;
+        if let Some((item, Some(copy))) = state.printing.take() {
+            if !state.discards(item.to) {
+                drop(state);
+                self.handed_over(&copy);
+                state = self.lock();
+            }
+        }
         loop {
             state.is_printing = false;
             if let Some(item) = state.items.pop_front() {
-                state.is_printing = !matches!(item.data, Data::Kept(_));
+                state.is_printing = item.is_only_here();
+                if state.is_printing && self.kept.is_some() {
+                    state.printing = Some((Arc::clone(&item), None));
+                }
                 if let Data::Memory(buffer) = &item.data {
                     state.memory_bytes -= buffer.counted();
                 }

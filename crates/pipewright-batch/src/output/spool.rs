@@ -272,17 +272,17 @@ impl Extents {
     }
 
     /// Calls `work` with all bytes, in pieces of at most a block, and keeps them.
-    pub(super) fn read(
+    pub(super) fn read<E>(
         &self,
         buffer: &mut [u8],
-        mut work: impl FnMut(&[u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
+        mut work: impl FnMut(io::Result<&[u8]>) -> Result<(), E>,
+    ) -> Result<(), E> {
         for mut extent in self.list.iter().copied() {
             while extent.bytes > 0 {
                 let piece = extent.split_front(buffer.len() as u64);
                 let into = buffer.get_mut(..piece.bytes as usize).unwrap_or_default();
-                self.spool.read(piece, into)?;
-                work(into)?;
+                let read = self.spool.read(piece, into);
+                work(read.map(|()| &*into))?;
             }
         }
         Ok(())

@@ -68,57 +68,50 @@ fn print_all(queue: &Queue, mut streams: Streams<impl Write, impl Write>, waker:
                 flush(&mut streams, &mut unflushed, to, queue, waker);
             }
         });
-        let Some(Item { to, data }) = next else { return };
+        let Some(item) = next else { return };
+        let to = item.to;
         // Both may be one terminal: the order is that of the calls.
         let other = if to == Source::Stdout { Source::Stderr } else { Source::Stdout };
         flush(&mut streams, &mut unflushed, other, queue, waker);
         unflushed[to as usize] = true;
-        match data {
-            _ if queue.discards(to) => {}
-            Data::Memory(buffer) => {
-                note(
-                    write_all(streams.stream(to), buffer.bytes(), || queue.discards(to)),
-                    queue,
-                    to,
-                    waker,
-                );
+        if queue.discards(to) {
+            continue;
+        }
+        let mut print = |read: io::Result<&[u8]>| {
+            match read {
+                Ok(bytes) => {
+                    let written = write_all(streams.stream(to), bytes, || queue.discards(to));
+                    note(written, queue, to, waker);
+                }
+                Err(error) => {
+                    queue.note_failed_read(to, error);
+                    waker();
+                }
             }
-            Data::Kept(record) => {
-                let printed = record.read(&mut block, |read| match read {
-                    Ok(bytes) => {
-                        let written = write_all(streams.stream(to), bytes, || queue.discards(to));
-                        note(written, queue, to, waker);
-                        if queue.discards(to) { Err(()) } else { Ok(()) }
-                    }
-                    Err(error) => {
-                        queue.note_failed_read(to, error);
-                        waker();
-                        Err(())
-                    }
+            // The rest is dropped.
+            if queue.discards(to) { Err(()) } else { Ok(()) }
+        };
+        match Arc::try_unwrap(item) {
+            Ok(Item { data: Data::Kept(record), .. }) => {
+                let printed = record.read(&mut block, |read| {
+                    let is_whole = read.is_ok();
+                    print(read).and(if is_whole { Ok(()) } else { Err(()) })
                 });
                 flush(&mut streams, &mut unflushed, to, queue, waker);
                 if printed.is_ok() && !queue.discards(to) {
                     queue.handed_over(&record);
                 }
             }
-            Data::Spooled(extents) => {
-                // The rest is dropped when the stream discards it.
-                let _ = extents.drain(&mut block, |read| match read {
-                    Ok(bytes) => {
-                        note(
-                            write_all(streams.stream(to), bytes, || queue.discards(to)),
-                            queue,
-                            to,
-                            waker,
-                        );
-                        if queue.discards(to) { Err(()) } else { Ok(()) }
-                    }
-                    Err(error) => {
-                        queue.note_failed_read(to, error);
-                        waker();
-                        Ok(())
-                    }
-                });
+            Ok(Item { data: Data::Memory(buffer), .. }) => drop(print(Ok(buffer.bytes()))),
+            Ok(Item { data: Data::Spooled(extents), .. }) => drop(extents.drain(&mut block, print)),
+            // It is copied beside the log meanwhile, or may be.
+            Err(item) => {
+                match &item.data {
+                    Data::Memory(buffer) => drop(print(Ok(buffer.bytes()))),
+                    Data::Spooled(extents) => drop(extents.read(&mut block, print)),
+                    Data::Kept(_) => {}
+                }
+                flush(&mut streams, &mut unflushed, to, queue, waker);
             }
         }
     }

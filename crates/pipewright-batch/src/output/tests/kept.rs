@@ -7,11 +7,8 @@ use std::process::Command;
 
 use pipewright_tests::skip;
 
-use super::super::content::Content;
 use super::super::kept::{KeepBeside, Kept};
-use super::super::memory::Memory;
-use super::super::spool::Spool;
-use super::{OutputOptions, Source};
+use super::Source;
 
 const OTHER: u32 = 65_533;
 
@@ -81,9 +78,7 @@ fn outputs_of_another_user_are_not_printed_and_not_in_the_way() {
     assert_eq!(Kept::open(place.clone()).unwrap().1.len(), 1);
     fs::remove_file(file).unwrap();
     let kept = Kept::open(place).unwrap().0;
-    let options = OutputOptions::default();
-    let content = Content::new(&Memory::new(1 << 20), &Spool::new(options.open_spool));
-    kept.add(2, Source::Stdout, &content).unwrap();
+    kept.add(2, Source::Stdout, 0, |write| write(b"")).unwrap();
     let entries =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
     let owners: Vec<u32> = entries.map(|found| found.uid()).collect();

@@ -237,3 +237,41 @@ fn output_that_a_slow_reader_has_not_taken_is_printed_later() {
     }
     assert!((1..=20).all(|number| lines.contains(&*format!("{number} end"))));
 }
+
+#[test]
+fn lines_that_a_slow_reader_has_not_taken_survive_a_kill() {
+    let _watchdog = Watchdog::start(100);
+    if !has_sqlite() {
+        return;
+    }
+    let place = Place::new();
+    let script = "seq -f '{} %g' 20000; echo '{} end'; echo {} >> ran";
+    let list: Vec<String> = (1..=20).map(|number| number.to_string()).collect();
+    let list: Vec<&str> = list.iter().map(String::as_str).collect();
+    let args = ["--log", "run.db", "--line-buffer", "-j2", "--", "sh", "-c", script, ":::"];
+    let args = [&["batch", "--progress", "none"], &args[..], &list[..]].concat();
+    let mut child = place.tool(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let query = "select number from jobs where state = 'succeeded'";
+    let are_done = || place.rows("run.db", query).is_none_or(|rows| rows.len() > 9);
+    until("some jobs are done", || place.lines("ran").len() > 9 && are_done());
+    // The log is as it was at the kill: nobody reads before.
+    child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let done = place.rows("run.db", query).unwrap_or_default();
+    assert!(!out(&output).contains("\n9 end"), "the pipe had room for all");
+    let resumed = place.batch(&["--resume", "--line-buffer", "run.db"]);
+    assert!(resumed.status.success(), "{}", err(&resumed));
+    // The line that was cut in the pipe comes again, whole.
+    let lines: BTreeSet<&str> = out(&output).lines().chain(out(&resumed).lines()).collect();
+    for number in &done {
+        for line in (1..=20_000).map(|line| format!("{number} {line}")) {
+            assert!(lines.contains(&*line), "{line}");
+        }
+        assert!(lines.contains(&*format!("{number} end")));
+    }
+    let again = place.lines("ran");
+    for number in done {
+        assert_eq!(again.iter().filter(|it| **it == number).count(), 1, "{number} ran again");
+    }
+    assert_eq!(kept(&place), [""; 0]);
+}
