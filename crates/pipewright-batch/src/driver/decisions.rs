@@ -70,8 +70,11 @@ impl<E: Executor> Driver<E> {
         let Some(live) = self.live.get(number) else { return };
         let key = AttemptKey { job: number.0, attempt };
         let is_placed_first = live.once && self.executor.places_first();
-        if !live.once {
-            self.log.intend(number, live, attempt, Some(slot));
+        match is_placed_first {
+            // It was noted before there was too little room.
+            true => self.log.void(key),
+            false if live.once => {}
+            false => drop(self.log.intend(number, live, attempt, Some(slot))),
         }
         let (job, id) = (&live.job, live.id);
         let argv = match job.argv(slot) {
@@ -102,6 +105,7 @@ impl<E: Executor> Driver<E> {
             handles: self.permits.handles(),
             stdin: job.get_stdin().clone(),
             // None, as on the command line. A job that states it has none, whatever the batch has.
+            once: live.once,
             timeout: job.get_timeout().or(self.config.timeout).filter(|limit| !limit.is_zero()),
             // What was learned is only reserved.
             memory_max_bytes: job

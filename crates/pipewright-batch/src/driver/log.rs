@@ -169,6 +169,13 @@ impl Log {
         durable
     }
 
+    /// Notes that an attempt which was noted has not begun.
+    pub(super) fn void(&mut self, key: AttemptKey) {
+        if let Some(journal) = &mut self.journal {
+            journal.void(key);
+        }
+    }
+
     /// Notes the process of an attempt.
     pub(super) fn runs_as(&mut self, key: AttemptKey, pid: u32) {
         if let Some(journal) = &mut self.journal {

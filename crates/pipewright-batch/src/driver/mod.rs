@@ -340,6 +340,7 @@ impl<E: Executor> Driver<E> {
         match event? {
             Some(ExecutorEvent::Ended(end)) => self.attempt_ended(*end),
             Some(ExecutorEvent::Placed(key)) => self.attempt_placed(key),
+            Some(ExecutorEvent::Displaced(key)) => self.log.void(key),
             Some(ExecutorEvent::Runs { key, pid }) => self.log.runs_as(key, pid),
             Some(ExecutorEvent::Note(note)) => self.events.push_back(Event::Note(note)),
             Some(ExecutorEvent::Capacity { cpus }) => {

@@ -19,10 +19,12 @@ impl<E: Executor> Driver<E> {
         self.carry_out_decisions();
         while let Some(report) = self.log.next_report() {
             match report {
-                Report::Durable(key) if self.executor.places_first() => self.executor.begin(key),
                 Report::Durable(key) => {
                     let (job, attempt) = super::log::attempt_of(key);
-                    self.report(scheduler::Event::Intended { job, attempt });
+                    match self.live.get(job).is_some_and(|live| live.running == Some(attempt)) {
+                        true => self.executor.begin(key),
+                        false => self.report(scheduler::Event::Intended { job, attempt }),
+                    }
                 }
                 Report::LostOutput(LostOutput { job, reason }) => {
                     self.lost_output.0 += 1;

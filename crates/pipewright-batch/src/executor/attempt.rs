@@ -36,6 +36,9 @@ pub struct Attempt {
     pub stdin: JobStdin,
     /// The time after which it is stopped.
     pub timeout: Option<Duration>,
+    /// It must not begin a second time, so the log has it before it begins. If it finds no room, the batch is
+    /// [told](super::ExecutorEvent::Displaced), and it begins when it is told to.
+    pub once: bool,
     /// The memory that all processes of the job together may use, if the job states it.
     pub memory_max_bytes: Option<u64>,
     /// The receiver of its output. `None`: it has the stdout and stderr of the executor.
@@ -58,6 +61,7 @@ impl Attempt {
             handles: Arc::from([]),
             stdin: JobStdin::Null,
             timeout: None,
+            once: false,
             memory_max_bytes: None,
             output: None,
         }

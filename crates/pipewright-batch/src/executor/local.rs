@@ -4,17 +4,18 @@ mod command;
 mod ending;
 mod input;
 mod memory;
+mod room;
 mod settings;
 mod slots;
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::fmt;
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use pipewright::{Capture, Error, ErrorKind, Next, Runner, RunnerWaker, TreeSlot};
 use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
+use pipewright_os::base::open_limit;
 use pipewright_os::host::host_info;
 use pipewright_os::process::terminal;
 
@@ -22,13 +23,15 @@ use super::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, MachineMemory,
     OutputSink,
 };
+use command::Unbuilt;
 use input::Look;
 use memory::MemoryLimits;
+use room::{PAUSE, Refused, Room};
 pub use settings::{Containing, LocalSettings};
 use slots::{Place, Slots};
 
-/// The time after which an attempt is tried again that found no room for a process or a handle.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The reason for which an attempt is not started.
+const HELD: &str = "a process of its earlier attempt does not end";
 
 /// The time after which the process of an attempt is told. Most jobs that end before need no such event.
 const TOLD_AFTER: Duration = Duration::from_millis(20);
@@ -45,8 +48,13 @@ pub struct Local {
     attempts: HashMap<AttemptKey, Running>,
     /// Attempts whose input is not open yet.
     opening: Vec<AttemptKey>,
-    /// Attempts that found no room for a process or a handle. They start when another one has ended, or after a pause.
+    room: Room,
+    /// Attempts that wait for room: for processes and handles.
     waiting: VecDeque<AttemptKey>,
+    /// Attempts that have room, and wait for [`Executor::begin`].
+    placed: BTreeSet<AttemptKey>,
+    /// Attempts beside whose earlier one a process does not end, each with the time since which nothing else runs.
+    held: Vec<(AttemptKey, Option<Instant>)>,
     /// The trees of attempts that have ended, and in which a process has not, by their job.
     stuck: HashMap<u64, TreeSlot>,
     /// Attempts whose process was not told yet, each with the time at which it is to be.
@@ -64,8 +72,8 @@ struct Running {
     attempt: Attempt,
     sink: Option<SharedSink>,
     started: SystemTime,
-    /// The time of the first start that found no room.
-    without_room_since: Option<Instant>,
+    /// The log does not have it: it asks before it begins.
+    asks: bool,
     /// The way in which the memory was limited at the last start.
     limits: Option<MemoryLimits>,
     stdin: input::Stdin,
@@ -84,7 +92,10 @@ impl Local {
             runner: Runner::new(usize::MAX),
             attempts: HashMap::new(),
             opening: Vec::new(),
+            room: Room::new(),
             waiting: VecDeque::new(),
+            placed: BTreeSet::new(),
+            held: Vec::new(),
             stuck: HashMap::new(),
             untold: VecDeque::new(),
             events: VecDeque::new(),
@@ -108,7 +119,9 @@ impl Local {
                     return None;
                 }
             }
-            if is_out_of_room(error) && self.waits_for_room(key, error) {
+            if is_out_of_room(error) {
+                let cause = io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0));
+                self.refused(key, &cause, error.to_string());
                 return None;
             }
             if ending::unanswered(error).is_some() {
@@ -116,6 +129,7 @@ impl Local {
             }
         }
         let running = self.attempts.remove(&key)?;
+        self.room.has_run();
         // A process that SIGKILL does not end: it is stuck in the kernel, or has become another user's. The next job of its slot
         // has no part in it.
         let slot = running.attempt.slot;
@@ -129,31 +143,95 @@ impl Local {
         Some(ending::end(key, running.started, result))
     }
 
-    /// Lets an attempt wait that found no room. Returns false if it has waited long enough.
-    fn waits_for_room(&mut self, key: AttemptKey, error: &dyn fmt::Display) -> bool {
-        let Some(running) = self.attempts.get_mut(&key) else { return false };
-        // Another one that runs leaves its room some time.
-        let is_alone = self.runner.is_empty();
-        let is_first = is_alone && running.without_room_since.is_none();
-        if !running.may_wait(is_alone, self.settings.room_timeout) {
-            return false;
+    /// Lets an attempt wait that found no room, or ends it if nothing runs that could leave some.
+    fn refused(&mut self, key: AttemptKey, error: &io::Error, message: String) {
+        // Trees of slots that run nothing could have the room.
+        if self.slots.retain(&self.busy_slots()) {
+            return self.push(key);
         }
-        if is_first {
-            let note = format!("nothing can be started now: {error}");
-            self.events.push_back(ExecutorEvent::Note(note));
+        let message = match open_limit::remedy(error) {
+            Some(remedy) => format!("{message}: {remedy}"),
+            None => message,
+        };
+        let running = self.running();
+        match self.room.refuse(running, error, &message, self.settings.room_timeout) {
+            Refused::Fails => {
+                return self.end_without_run(key, AttemptOutcome::NotStarted(message));
+            }
+            Refused::Retries { is_first: true } => {
+                let note = format!("nothing can be started now: {message}");
+                self.events.push_back(ExecutorEvent::Note(note));
+            }
+            Refused::Retries { is_first: false } | Refused::Waits => {}
         }
-        self.waiting.push_back(key);
-        self.release_idle_slots();
-        true
+        self.displace(key);
+        self.waiting.push_front(key);
+    }
+
+    /// Tells that an attempt which was started waits for room.
+    fn displace(&mut self, key: AttemptKey) {
+        if let Some(running) = self.attempts.get_mut(&key).filter(|running| running.attempt.once) {
+            running.asks = true;
+            self.events.push_back(ExecutorEvent::Displaced(key));
+        }
+    }
+
+    /// Returns the number of attempts that have room.
+    fn running(&self) -> usize {
+        self.runner.len() + self.opening.len() + self.placed.len()
+    }
+
+    /// Starts the attempts for which there is room.
+    fn start_waiting(&mut self) {
+        if !self.waiting.is_empty() {
+            self.room.grow(self.running());
+        }
+        while let Some(key) = self.waiting.front().copied() {
+            if !self.has_place(key) {
+                return;
+            }
+            self.waiting.pop_front();
+            match self.attempts.get(&key) {
+                Some(running) if running.asks => {
+                    self.placed.insert(key);
+                    self.events.push_back(ExecutorEvent::Placed(key));
+                }
+                _ => self.push(key),
+            }
+        }
+    }
+
+    fn has_place(&mut self, key: AttemptKey) -> bool {
+        let sink = self.attempts.get(&key).and_then(|running| running.sink.as_ref());
+        let files =
+            sink.map_or(0, |sink| sink.lock().unwrap_or_else(PoisonError::into_inner).files());
+        self.room.has_place(self.running(), files)
+    }
+
+    /// Starts the attempts beside whose earlier one no process is left, and ends those that have waited long enough for that.
+    fn look_at_held(&mut self) {
+        for (key, since) in std::mem::take(&mut self.held) {
+            if self.stuck.get(&key.job).is_none_or(TreeSlot::is_free) {
+                self.push(key);
+                continue;
+            }
+            // Another one that runs may be what it takes.
+            let is_alone = self.running() == 0 && self.waiting.is_empty();
+            let since = is_alone.then(|| since.unwrap_or_else(Instant::now));
+            match since.filter(|since| since.elapsed() >= self.settings.room_timeout) {
+                Some(_) => {
+                    self.end_without_run(key, AttemptOutcome::NotStarted(HELD.to_owned()));
+                }
+                None => self.held.push((key, since)),
+            }
+        }
     }
 
     fn push(&mut self, key: AttemptKey) {
         if self.stuck.get(&key.job).is_some_and(|tree| !tree.is_free()) {
-            let message = "a process of its earlier attempt does not end";
-            if !self.waits_for_room(key, &format_args!("job {}: {message}", key.job)) {
-                self.end_without_run(key, AttemptOutcome::NotStarted(message.to_owned()));
-            }
-            return;
+            let note = format!("job {} cannot be started now: {HELD}", key.job);
+            self.events.push_back(ExecutorEvent::Note(note));
+            return self.held.push((key, None));
         }
         self.stuck.remove(&key.job);
         let Some(running) = self.attempts.get_mut(&key) else { return };
@@ -162,7 +240,14 @@ impl Local {
         if !running.stdin.open(&running.attempt, self.settings.idle_timeout, || waker_of(runner)) {
             return self.opening.push(key);
         }
-        let place = match self.slots.tree(running.attempt.slot) {
+        let slot = running.attempt.slot;
+        if !self.slots.has(slot) {
+            let busy = self.busy_slots();
+            self.slots.move_idle(slot, &busy);
+        }
+        let tree = self.slots.tree(slot);
+        let Some(running) = self.attempts.get_mut(&key) else { return };
+        let place = match tree {
             Ok(Some(tree)) => {
                 running.limits = Some(self.memory);
                 Place::Tree(tree, self.memory.of(running.attempt.memory_max_bytes))
@@ -186,7 +271,13 @@ impl Local {
             self.has_terminal,
         ) {
             Ok(command) => self.runner.push(key, command),
-            Err(message) => self.end_without_run(key, AttemptOutcome::NotStarted(message)),
+            Err(Unbuilt::NoHandle(error)) => {
+                self.refused(key, &error, format!("no handle for it: {error}"));
+            }
+            Err(Unbuilt::NoCommand) => {
+                let message = "the command is empty".to_owned();
+                self.end_without_run(key, AttemptOutcome::NotStarted(message));
+            }
         }
     }
 
@@ -207,9 +298,9 @@ impl Local {
                 Look::Waits => self.opening.push(key),
                 Look::Failed(error) => {
                     let message = input::failed(&running.attempt, &error);
-                    let has_room = !matches!(os_error_kind(&error), Some(OsErrorKind::Limit(_)));
-                    if has_room || !self.waits_for_room(key, &message) {
-                        self.end_without_run(key, AttemptOutcome::NotStarted(message));
+                    match os_error_kind(&error) {
+                        Some(OsErrorKind::Limit(_)) => self.refused(key, &error, message),
+                        _ => self.end_without_run(key, AttemptOutcome::NotStarted(message)),
                     }
                 }
                 Look::Over(outcome) => self.end_without_run(key, outcome),
@@ -236,56 +327,56 @@ impl Local {
         None
     }
 
-    /// Gives up the trees of slots that run nothing: they could have the room that every attempt waits for.
-    fn release_idle_slots(&mut self) {
+    /// Returns the slots of the attempts that do not wait for room.
+    fn busy_slots(&self) -> HashSet<u32> {
         let waiting: HashSet<_> = self.waiting.iter().collect();
         let busy = self.attempts.iter().filter(|(key, _)| !waiting.contains(key));
-        let busy = busy.map(|(_, running)| running.attempt.slot).collect();
-        self.slots.retain(&busy);
+        busy.map(|(_, running)| running.attempt.slot).collect()
     }
 
-    /// Starts one attempt that waits for room. Together, their slots would take the room, and none of them could start.
-    fn push_waiting(&mut self) {
-        if let Some(key) = self.waiting.pop_front() {
-            self.push(key);
-        }
-    }
-}
-
-impl Running {
-    /// Returns true if the attempt may wait for room: while others run, and then up to a limit.
-    fn may_wait(&mut self, is_alone: bool, limit: Duration) -> bool {
-        if !is_alone {
-            self.without_room_since = None;
-            return true;
-        }
-        self.without_room_since.get_or_insert_with(Instant::now).elapsed() < limit
+    /// Takes an attempt that is not started yet. It waits for room.
+    fn add(&mut self, mut attempt: Attempt, asks: bool) -> AttemptKey {
+        let key = attempt.key;
+        let sink = attempt.output.take().map(|sink| Arc::new(Mutex::new(sink)));
+        let (started, limits) = (SystemTime::now(), None);
+        let stdin = input::Stdin::default();
+        self.attempts.insert(key, Running { attempt, sink, started, asks, limits, stdin });
+        self.untold.push_back((Instant::now() + TOLD_AFTER, key));
+        key
     }
 }
 
 impl Executor for Local {
-    fn start(&mut self, mut attempt: Attempt) {
-        let key = attempt.key;
-        let sink = attempt.output.take().map(|sink| Arc::new(Mutex::new(sink)));
-        let started = SystemTime::now();
-        self.attempts.insert(
-            key,
-            Running {
-                attempt,
-                sink,
-                started,
-                without_room_since: None,
-                limits: None,
-                stdin: input::Stdin::default(),
-            },
-        );
-        self.untold.push_back((Instant::now() + TOLD_AFTER, key));
-        self.push(key);
+    fn start(&mut self, attempt: Attempt) {
+        let key = self.add(attempt, false);
+        if self.waiting.is_empty() && self.has_place(key) {
+            return self.push(key);
+        }
+        self.displace(key);
+        self.waiting.push_back(key);
+    }
+
+    /// Returns true once room was short.
+    fn places_first(&self) -> bool {
+        self.room.is_short()
+    }
+
+    fn place(&mut self, attempt: Attempt) {
+        let key = self.add(attempt, true);
+        self.waiting.push_back(key);
+    }
+
+    fn begin(&mut self, key: AttemptKey) {
+        if self.placed.remove(&key) {
+            self.push(key);
+        }
     }
 
     fn stop(&mut self, key: AttemptKey) {
-        if let Some(at) = self.waiting.iter().position(|waiting| *waiting == key) {
-            self.waiting.remove(at);
+        if self.waiting().contains(&key) {
+            self.waiting.retain(|waiting| *waiting != key);
+            self.held.retain(|(held, _)| *held != key);
+            self.placed.remove(&key);
             let reason = "it was stopped before it was started".to_owned();
             self.end_without_run(key, AttemptOutcome::NotStarted(reason));
             return;
@@ -299,17 +390,26 @@ impl Executor for Local {
     }
 
     fn waiting(&self) -> Vec<AttemptKey> {
-        self.waiting.iter().copied().collect()
+        let held = self.held.iter().map(|(key, _)| key);
+        self.waiting.iter().chain(&self.placed).chain(held).copied().collect()
     }
 
     fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>> {
         loop {
             let told = self.tell_processes();
             self.look_at_inputs();
+            self.look_at_held();
+            self.start_waiting();
+            if self.runner.queued() == 0 {
+                self.events.extend(self.room.take_note().map(ExecutorEvent::Note));
+            }
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
             }
-            let waits = !self.waiting.is_empty() || !self.opening.is_empty();
+            let waits = !self.waiting.is_empty()
+                || !self.opening.is_empty()
+                || !self.placed.is_empty()
+                || !self.held.is_empty();
             let retry = waits.then(|| Instant::now() + PAUSE);
             let limit = [until, told, retry].into_iter().flatten().min();
             let left =
@@ -317,21 +417,14 @@ impl Executor for Local {
             match self.runner.next_within(left) {
                 Next::Item((key, result)) => {
                     let end = self.event(key, result);
-                    let is_end = end.is_some();
                     self.events.extend(end.map(Box::new).map(ExecutorEvent::Ended));
-                    if is_end {
-                        self.push_waiting();
-                    }
                 }
-                Next::Pending | Next::Done
-                    if !self.waiting.is_empty() || !self.opening.is_empty() =>
-                {
+                Next::Pending | Next::Done if waits => {
                     let is_woken = limit.is_some_and(|at| Instant::now() < at);
                     if self.runner.is_empty() && is_woken {
                         // Nothing runs that could wake this thread.
                         std::thread::park_timeout(PAUSE);
                     }
-                    self.push_waiting();
                     if until.is_some_and(|until| Instant::now() >= until) || is_woken {
                         return Ok(None);
                     }

@@ -155,6 +155,9 @@ pub enum ExecutorEvent {
     Note(String),
     /// An attempt has a place, and waits for [`Executor::begin`]. If it loses the place, this comes again.
     Placed(AttemptKey),
+    /// An attempt that must be noted before it begins was started, has not begun, and waits for a place.
+    /// [`Placed`](Self::Placed) follows.
+    Displaced(AttemptKey),
     /// The process of an attempt that has been started. Short ones may end without this event.
     Runs {
         /// The attempt.

@@ -20,6 +20,11 @@ pub trait OutputSink: Send + fmt::Debug {
         true
     }
 
+    /// Returns the number of files that it opens for the attempt, so that handles are kept for them. The default is none.
+    fn files(&self) -> usize {
+        0
+    }
+
     /// Returns the files that the node of the attempt may write itself. An executor that does so never calls
     /// [`write`](Self::write), and calls [`written`](Self::written) at the end. `None`, the default: it has to call `write`.
     fn node_files(&self) -> Option<NodeFiles> {

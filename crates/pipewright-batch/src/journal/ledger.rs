@@ -142,11 +142,18 @@ impl Ledger {
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn void(&mut self, key: AttemptKey) {
-        if let Some((row, ..)) = self.take_attempt(key) {
-            self.changes.stop(row);
-        }
+        let Some((row, line, _)) = self.take_attempt(key) else { return };
+        self.changes.stop(row);
+        // The job is as before: an earlier end stands, or it waits for its first attempt or for another one.
+        let (has_run, earlier) =
+            self.active.get(&key.job).map_or((true, None), |it| (it.has_run, it.earlier));
+        let earlier = earlier.filter(|_| !has_run);
+        let waits = if has_run { JobState::Started } else { JobState::Waiting };
+        let (number, state) = (key.job, earlier.unwrap_or(waits));
+        let reason = earlier.map(|_| NOT_STARTED.into());
+        let change = JobChange { number, line, state, reason, last_attempt: None };
+        self.changes.change_job(row, change);
     }
 
     pub(crate) fn ended(&mut self, end: &AttemptEnd, output: LoggedOutput<'_>) {

@@ -223,10 +223,9 @@ impl Journal {
         }
     }
 
-    /// Notes that an intended attempt does not start after all. Others are ignored.
+    /// Notes that an intended attempt does not start after all, or later. Others are ignored.
     ///
     /// [`settled`](Journal::settled) does the same for the attempt of its job.
-    #[cfg(test)]
     pub(crate) fn void(&mut self, key: AttemptKey) {
         self.ledger.void(key);
     }

@@ -187,6 +187,10 @@ impl OutputSink for Sink {
         self.0.lock().is_line_buffered
     }
 
+    fn files(&self) -> usize {
+        if self.0.lock().folder.is_some() { 2 } else { 0 }
+    }
+
     fn node_files(&self) -> Option<NodeFiles> {
         self.0.lock().node_files()
     }

@@ -454,12 +454,7 @@ impl Drop for Question {
 }
 
 impl PendingCall {
-    fn new(
-        id: u64,
-        window: u32,
-        events: Arc<EventQueue>,
-        mailbox: Arc<Mailbox>,
-    ) -> PendingCall {
+    fn new(id: u64, window: u32, events: Arc<EventQueue>, mailbox: Arc<Mailbox>) -> PendingCall {
         PendingCall { id, events, mailbox, window, taken: 0 }
     }
 

@@ -1,5 +1,6 @@
 //! The command of an attempt.
 
+use std::io;
 use std::sync::{Arc, PoisonError};
 
 use pipewright::{Command, Contain, Limit, Scope, Source, Stdio};
@@ -12,6 +13,13 @@ use super::{LocalSettings, SharedSink};
 use crate::executor::Attempt;
 use crate::job::JobStdin;
 
+/// A command that cannot be built.
+pub(super) enum Unbuilt {
+    /// There are no words.
+    NoCommand,
+    NoHandle(io::Error),
+}
+
 /// Builds the command, or returns the reason why it cannot be started.
 pub(super) fn build(
     settings: &LocalSettings,
@@ -20,9 +28,9 @@ pub(super) fn build(
     sink: Option<&SharedSink>,
     place: Place,
     has_terminal: bool,
-) -> Result<Command, String> {
+) -> Result<Command, Unbuilt> {
     let Some((program, args)) = attempt.argv.split_first() else {
-        return Err("the command is empty".to_owned());
+        return Err(Unbuilt::NoCommand);
     };
     let mut command = Command::new(program);
     command.args(args);
@@ -39,7 +47,7 @@ pub(super) fn build(
         };
     }
     for (handle, number) in attempt.handles.iter() {
-        let handle = handle.try_clone().map_err(|error| format!("no handle for it: {error}"))?;
+        let handle = handle.try_clone().map_err(Unbuilt::NoHandle)?;
         command.inherit_fd_as(handle, *number);
     }
     if let Some(dir) = &attempt.current_dir {
@@ -49,7 +57,7 @@ pub(super) fn build(
         JobStdin::Null => Stdio::null(),
         JobStdin::Bytes(bytes) => Stdio::bytes(bytes.clone()),
         JobStdin::File(path) => match stdin.file() {
-            Some(file) => Stdio::from(file.map_err(|error| format!("no handle for it: {error}"))?),
+            Some(file) => Stdio::from(file.map_err(Unbuilt::NoHandle)?),
             None => Stdio::open(path),
         },
     });

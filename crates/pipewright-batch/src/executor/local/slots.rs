@@ -59,9 +59,25 @@ impl Slots {
         self.trees.remove(&slot)
     }
 
-    /// Gives up the holders of all slots but these, and their handles.
-    pub(super) fn retain(&mut self, busy: &HashSet<u32>) {
+    /// Returns true if the slot has a holder, or needs none.
+    pub(super) fn has(&self, slot: u32) -> bool {
+        self.contain == Containing::Group || self.trees.contains_key(&slot)
+    }
+
+    /// Gives a slot the holder of one that runs nothing, if there is one.
+    pub(super) fn move_idle(&mut self, slot: u32, busy: &HashSet<u32>) {
+        let is_idle = |(other, tree): &(&u32, &TreeSlot)| !busy.contains(other) && tree.is_free();
+        let idle = self.trees.iter().find(is_idle).map(|(idle, _)| *idle);
+        if let Some(tree) = idle.and_then(|idle| self.trees.remove(&idle)) {
+            self.trees.insert(slot, tree);
+        }
+    }
+
+    /// Gives up the holders of all slots but these, and their handles. Returns true if there were some.
+    pub(super) fn retain(&mut self, busy: &HashSet<u32>) -> bool {
+        let before = self.trees.len();
         self.trees.retain(|slot, _| busy.contains(slot));
+        self.trees.len() < before
     }
 
     /// Returns the reason for a weaker containment, once.

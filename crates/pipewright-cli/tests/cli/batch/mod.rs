@@ -43,9 +43,15 @@ impl Place {
 
     /// Runs a shell script with the tool as `$PW`.
     fn sh(&self, script: &str) -> Output {
+        self.shell(script).output().unwrap()
+    }
+
+    /// Returns the command that [`sh`](Self::sh) runs.
+    fn shell(&self, script: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", script]).env("PW", env!("CARGO_BIN_EXE_pipewright"));
-        command.current_dir(self.path("")).stdin(Stdio::null()).output().unwrap()
+        command.current_dir(self.path("")).stdin(Stdio::null());
+        command
     }
 
     /// Returns the rows of a query of a log, with `|` between values. `None`, with a message: nothing here can query

@@ -402,8 +402,7 @@ fn a_job_that_cannot_be_ended_does_not_run_beside_its_next_attempt() {
     let mut tool = batch(&place, &[&limits[..], &delay[..]].concat());
     let messages = fs::File::create(place.path("messages")).unwrap();
     let mut tool = tool.stdout(Stdio::null()).stderr(messages).spawn().unwrap();
-    let is_told =
-        || place.read("messages").contains("nothing can be started now: job 1: a process");
+    let is_told = || place.read("messages").contains("job 1 cannot be started now: a process");
     until("the second attempt waits", || is_told() || place.path("both").exists());
     assert_eq!(place.lines("ran").len(), 1, "{}", place.read("messages"));
     assert!(place.read("messages").contains("a process of job 1 does not end"));

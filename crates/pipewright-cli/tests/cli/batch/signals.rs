@@ -328,18 +328,90 @@ fn a_terminal_that_takes_no_output_stops_neither_timeouts_nor_signals() {
 
 #[test]
 fn every_job_runs_below_a_low_limit_of_open_files() {
-    let place = Place::new();
     let numbers: Vec<String> = (1..=40).map(|number| number.to_string()).collect();
-    for contain in ["tree", "group"] {
-        let words = format!(
-            "ulimit -n 24; exec $PW batch --contain {contain} --progress none -j20 -- \
-             sh -c 'sleep 0.02; echo {{}}' ::: {}",
-            numbers.join(" ")
-        );
-        let output = place.sh(&words);
-        assert_eq!(output.status.code(), Some(0), "{contain}: {}", err(&output));
-        assert_eq!(sorted(out(&output)), sorted(&numbers.join("\n")), "{contain}");
+    for (contain, limit) in [("tree", 24), ("tree", 32), ("tree", 64), ("group", 20), ("group", 24)]
+    {
+        for options in
+            ["", "--tag", "--line-buffer -k", "--log run.db", "--output-dir out", INHERITED]
+        {
+            let place = Place::new();
+            let words = format!(
+                "ulimit -n {limit}; exec $PW batch --contain {contain} --progress none -j20 {options} -- \
+                 sh -c 'sleep 0.02; echo {{}}' ::: {}",
+                numbers.join(" ")
+            );
+            let output = place.sh(&words);
+            let messages = err(&output);
+            let case = format!("{contain}, {limit}, {options}: {messages}");
+            assert_eq!(output.status.code(), Some(0), "{case}");
+            let lines = out(&output).lines().map(|line| line.rsplit('\t').next().unwrap());
+            assert_eq!(
+                sorted(&lines.collect::<Vec<_>>().join("\n")),
+                sorted(&numbers.join("\n")),
+                "{case}"
+            );
+            assert_eq!(messages.matches("at once: ").count(), 1, "{case}");
+            assert!(messages.contains("only ") && messages.contains("`ulimit -n`"), "{case}");
+            if options.contains("out") {
+                let stored = place.sh("cat out/*/stdout");
+                assert_eq!(sorted(out(&stored)), sorted(&numbers.join("\n")), "{case}");
+            }
+        }
     }
+}
+
+/// Open files that every process of the batch inherits.
+const INHERITED: &str = "7< /dev/null 8< /dev/null";
+
+#[test]
+fn a_batch_that_can_start_nothing_says_why_and_ends_at_once() {
+    // The time of all jobs together is that of one.
+    let _watchdog = Watchdog::start(20);
+    let place = Place::new();
+    let output =
+        place.sh("ulimit -n 12; exec $PW batch --progress none -j20 -- true ::: $(seq 200)");
+    assert_eq!(output.status.code(), Some(123));
+    let messages = err(&output);
+    let reason = "too many open files (os error 24): raise `ulimit -n`, which is 12";
+    assert!(
+        messages
+            .contains(&format!("nothing can be started now: cannot create a tree slot: {reason}"))
+    );
+    for number in 1..=200 {
+        let end = format!("job {number} failed: cannot create a tree slot: {reason}\n");
+        assert!(messages.contains(&end), "{end}: {messages}");
+    }
+}
+
+#[test]
+fn a_job_that_waits_for_room_has_not_begun() {
+    let _watchdog = Watchdog::start(100);
+    let place = Place::new();
+    let script = "echo {} >> ran; until [ -e end ]; do sleep 0.05; done";
+    let words = format!(
+        "ulimit -n 40; exec $PW batch --progress none --once --log run.db -j20 -- sh -c '{script}' ::: $(seq 20)"
+    );
+    let mut tool = place.shell(&words).spawn().unwrap();
+    let noted =
+        || place.rows("run.db", "SELECT number FROM running JOIN jobs ON jobs.id = running.job");
+    let mut last = 0;
+    until("those that run are noted, and no others", || {
+        let ran = place.lines("ran").len();
+        let is_steady = ran > 0 && ran == std::mem::replace(&mut last, ran);
+        is_steady && noted().is_none_or(|rows| rows.len() == ran)
+    });
+    assert!(last < 20, "there is room for all");
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    place.write("end", "");
+    let begun = place.lines("ran").len();
+    let resumed = place.batch(&["--resume", "run.db"]);
+    let summary = format!("{} ok, 0 failed, 0 skipped, {begun} unknown", 20 - begun);
+    assert!(err(&resumed).contains(&summary), "{}", err(&resumed));
+    assert_eq!(
+        sorted(&place.lines("ran").join("\n")),
+        sorted(&(1..=20).map(|it| it.to_string()).collect::<Vec<_>>().join("\n"))
+    );
 }
 
 /// The ways in which a job of a random graph ends.
