@@ -23,7 +23,7 @@ use std::fmt::Display;
 
 use clap::error::ErrorKind;
 use pipewright_os::base::error::OneLine;
-use pipewright_os::base::{dialogs, stdio};
+use pipewright_os::base::{stdio, this_process};
 
 use args::ToolCommand;
 use exit_code::OWN_FAILURE;
@@ -38,7 +38,7 @@ fn main() {
 /// Runs the command that the arguments name, and returns the exit code.
 fn run() -> i32 {
     // A command whose library is missing, or that crashes, would wait for somebody to click.
-    dialogs::disable_dialogs();
+    this_process::disable_dialogs();
     if let Some(code) = bench::run_if_child() {
         return code;
     }

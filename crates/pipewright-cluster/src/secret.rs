@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use hmac::{Hmac, Mac};
-use pipewright_os::base::undumped::UndumpedBytes;
+use pipewright_os::base::memory::UndumpedBytes;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 

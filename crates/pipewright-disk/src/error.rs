@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
-use pipewright_os::base::error::{OneLine, Quoted, write_numbered};
+use pipewright_os::base::error::{OneLine, OsErrorKind, Quoted, os_error_kind, write_numbered};
 use pipewright_os::disk::unavailable::UnavailableReason;
 
 /// An error of an operation on a file, or of creating an engine.

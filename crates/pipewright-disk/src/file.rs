@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use pipewright_os::base::aligned::AlignedBuf;
-use pipewright_os::base::memory::page_bytes;
+use pipewright_os::base::memory::{AlignedBuf, page_bytes};
 use pipewright_os::disk::file::{self, Action, Alignment, Facts};
 
 use crate::error::{Misaligned, Part};

@@ -60,7 +60,7 @@ pub use shared::{Pending, SharedEngine};
 #[cfg(feature = "tokio")]
 pub use task::AsyncFile;
 
-pub use pipewright_os::base::aligned::AlignedBuf;
+pub use pipewright_os::base::memory::AlignedBuf;
 pub use pipewright_os::disk::file::{Alignment, Facts, Filesystem, NowaitReads, NowaitWrites};
 pub use pipewright_os::disk::unavailable::{UnavailableReason, Unjudged};
 

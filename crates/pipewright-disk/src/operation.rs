@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pipewright_os::base::aligned::AlignedBuf;
+use pipewright_os::base::memory::AlignedBuf;
 use pipewright_os::disk::file::Action;
 
 use crate::{Class, DiskFile, Error};

@@ -9,10 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::{fmt, mem};
 
-use pipewright_os::base::aligned::AlignedBuf;
 use pipewright_os::base::generation::Generation;
-use pipewright_os::base::park::block_on;
+use pipewright_os::base::memory::AlignedBuf;
 use pipewright_os::base::service_thread;
+use pipewright_os::base::wake::block_on;
 use pipewright_os::disk::file::Action;
 
 use crate::backend::WakeFn;

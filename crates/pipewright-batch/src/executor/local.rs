@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use pipewright::{Capture, Error, ErrorKind, Next, Runner, RunnerWaker, TreeSlot};
-use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
+use pipewright_os::base::error::{OsErrorKind, os_error_kind};
 use pipewright_os::base::open_limit;
 use pipewright_os::host::host_info;
 use pipewright_os::process::terminal;

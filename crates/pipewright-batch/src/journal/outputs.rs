@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pipewright_os::base::durable::{Filesystem, sync_file, sync_folder};
 use pipewright_os::base::error::OneLine;
+use pipewright_os::base::files::{Filesystem, sync_file, sync_folder};
 
 use super::changes::Changes;
 

@@ -6,7 +6,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 
 use pipewright::Source;
-use pipewright_os::base::durable;
+use pipewright_os::base::files;
 use pipewright_os::base::private_file::{self, FolderId, OpenFolder};
 
 use super::error::{OutputError, OutputErrorKind};
@@ -151,15 +151,16 @@ impl Folder {
         folder.remove(NEW_FACTS)?;
         let mut file = folder.create_new(NEW_FACTS, self.is_private)?;
         file.write_all(&text)?;
-        durable::close(file)?;
+        files::close(file)?;
         folder.rename(NEW_FACTS, FACTS)
     }
 
     /// Closes the file of the stream. Only then a network filesystem may tell that there was no room.
     fn close(&mut self, stream: Source) -> Result<(), OutputError> {
         match mem::replace(&mut self.files[stream as usize], OutputFile::Failed) {
-            OutputFile::Open(file) => durable::close(file)
-                .map_err(|error| failed(self.path.join(file_name(stream)), error)),
+            OutputFile::Open(file) => {
+                files::close(file).map_err(|error| failed(self.path.join(file_name(stream)), error))
+            }
             OutputFile::New | OutputFile::Failed => Ok(()),
         }
     }

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pipewright::Source;
+use pipewright_os::base::files;
 use pipewright_os::base::private_file::{self, Distrust, Facts};
-use pipewright_os::base::{durable, file_at};
 
 use super::error::{OutputError, OutputErrorKind};
 use super::spool::{SpoolFile, write_all_at};
@@ -107,7 +107,7 @@ impl Record {
         while done < self.bytes {
             let most = usize::try_from(self.bytes - done).unwrap_or(usize::MAX).min(buffer.len());
             let into = buffer.get_mut(..most).unwrap_or_default();
-            match file_at::read_at(&self.file.file, into, self.at + HEADER_BYTES + done) {
+            match files::read_at(&self.file.file, into, self.at + HEADER_BYTES + done) {
                 Ok(0) => return work(Err(io::ErrorKind::UnexpectedEof.into())),
                 Ok(count) => {
                     work(Ok(into.get(..count).unwrap_or_default()))?;
@@ -269,7 +269,7 @@ impl Kept {
             let header = [&MARK[..], self.place.batch_id.as_bytes()].concat();
             write(&file, &header, 0)?;
             // Ignored, as in `sync`.
-            let _ = self.place.log.parent().map_or(Ok(()), durable::sync_folder);
+            let _ = self.place.log.parent().map_or(Ok(()), files::sync_folder);
             state.last_number = number;
             let file = Arc::new(OutputFile { number, path, file });
             state.files.push(Kin { file, bytes: header.len() as u64, waiting: 0 });
@@ -358,7 +358,7 @@ fn records(file: &Arc<OutputFile>, batch_id: &str) -> io::Result<(Option<Vec<Rec
 fn read_exact_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<bool> {
     let mut done = 0;
     while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        match file_at::read_at(file, rest, at + done as u64) {
+        match files::read_at(file, rest, at + done as u64) {
             Ok(0) => return Ok(false),
             Ok(count) => done += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

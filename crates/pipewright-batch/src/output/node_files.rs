@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pipewright::Source;
-use pipewright_os::base::durable;
 use pipewright_os::base::error::OneLine;
+use pipewright_os::base::files;
 use pipewright_os::base::private_file::OpenFolder;
 
 use super::error::{OutputError, OutputErrorKind};
@@ -71,11 +71,11 @@ impl NodeWriter {
         for (stream, file) in STREAMS.into_iter().zip(mem::take(&mut state.files)) {
             let Some(file) = file else { continue };
             let synced = if state.is_durable { file.sync_all() } else { Ok(()) };
-            let closed = synced.and(durable::close(file));
+            let closed = synced.and(files::close(file));
             state.note(stream, closed);
         }
         if state.is_durable && state.output.error.is_none() {
-            let synced = durable::sync_folder(&state.folder);
+            let synced = files::sync_folder(&state.folder);
             state.note(Source::Stdout, synced);
         }
         let tail = std::mem::take(&mut state.tail).into_text();

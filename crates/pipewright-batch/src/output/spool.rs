@@ -10,7 +10,7 @@ use std::io;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pipewright_os::base::file_at;
+use pipewright_os::base::files;
 
 /// The size of a block, and the most that is read or written at once.
 pub(super) const BLOCK_BYTES: u64 = 128 << 10;
@@ -23,11 +23,11 @@ pub(crate) trait SpoolFile: Send + Sync + fmt::Debug {
 
 impl SpoolFile for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        file_at::read_at(self, buffer, offset)
+        files::read_at(self, buffer, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        file_at::write_at(self, bytes, offset)
+        files::write_at(self, bytes, offset)
     }
 }
 

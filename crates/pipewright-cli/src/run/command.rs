@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use pipewright::{CancelToken, Command, Handle, Limit, Scope, Source, Stdio};
 use pipewright_os::base::error::Quoted;
-use pipewright_os::base::{os_text, private_file, pwd};
+use pipewright_os::base::{os_text, private_file, this_process};
 use pipewright_os::disk::file;
 
 use super::ending::Kept;
@@ -321,7 +321,7 @@ pub(crate) fn set_environment(
     }
     if options.clear_env {
         command.env_clear();
-    } else if let Some(dir) = options.cwd.as_deref().and_then(pwd::of) {
+    } else if let Some(dir) = options.cwd.as_deref().and_then(this_process::pwd_of) {
         // Programs show it, and shells take it for their directory if it is right.
         command.env("PWD", dir);
     }

@@ -51,7 +51,7 @@ fn remove(queue: &mut VecDeque<(usize, FileRequest)>, token: usize) -> Option<Fi
 
 /// Finishes a request that has not started.
 fn cancelled(token: usize, request: FileRequest) -> FinishedRequest {
-    let result = Err(pipewright_os::base::errno::cancelled());
+    let result = Err(pipewright_os::base::error::cancelled());
     FinishedRequest { token, request, result, ran: false }
 }
 

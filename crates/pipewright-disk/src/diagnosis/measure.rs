@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright_os::base::aligned::AlignedBuf;
+use pipewright_os::base::memory::AlignedBuf;
 use pipewright_os::disk::file::Facts;
 use pipewright_os::disk::thread_usage;
 

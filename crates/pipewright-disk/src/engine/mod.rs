@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use pipewright_os::base::aligned::AlignedBuf;
+use pipewright_os::base::memory::AlignedBuf;
 use pipewright_os::disk::file::{Action, FileRequest, FinishedRequest};
 use pipewright_os::disk::thread_usage;
 

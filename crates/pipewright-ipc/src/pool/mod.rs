@@ -24,9 +24,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Command};
-use pipewright_os::base::park::block_on;
 use pipewright_os::base::service_thread;
 use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::base::wake::block_on;
 
 use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind};

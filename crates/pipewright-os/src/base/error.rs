@@ -1,10 +1,13 @@
-//! The parts that the error types of all crates share: one-line texts, and the traits of an error.
+//! The parts that the error types of all crates share: one-line texts, the traits of an error, and the meanings of
+//! system errors.
 
 use std::error::Error;
 use std::ffi::OsStr;
-use std::fmt;
-use std::io;
 use std::sync::Arc;
+use std::{fmt, io};
+
+#[cfg(windows)]
+pub(crate) use imp::os_error;
 
 /// Text from elsewhere on one bounded line, without commands for a terminal.
 ///
@@ -29,8 +32,8 @@ impl fmt::Display for OneLine<'_> {
     }
 }
 
-/// A file name or path in quotes, with its control characters escaped. Of a long one, `...` replaces the middle: the start and
-/// the end of a path say most, and at most 500 characters remain.
+/// A file name or path in quotes, with its control characters escaped. Of a long one, `...` replaces the middle: the
+/// start and the end of a path say most, and at most 500 characters remain.
 ///
 /// ```
 /// # use pipewright_os::base::error::Quoted;
@@ -134,6 +137,135 @@ macro_rules! impl_error {
             }
         }
     };
+}
+
+/// The meaning of a system error, if the crates above treat it specially.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OsErrorKind {
+    /// A permission is missing.
+    Denied,
+    /// No process has that id.
+    NoSuchProcess,
+    /// Other code of this program has already reaped the child.
+    StatusLost,
+    /// The handle is not open.
+    BadHandle,
+    /// The file is not a program for this machine.
+    BadFormat,
+    /// A program's file is still open for writing.
+    Busy,
+    /// The operation was cancelled before it began.
+    Cancelled,
+    /// A device failed.
+    Device,
+    /// A limit was reached; the text names it.
+    Limit(&'static str),
+}
+
+/// Returns the meaning of the error; `None` for an error that is not listed above.
+///
+/// # Platform
+/// Unix: the `errno`. Windows: the code of `GetLastError`. An error without a number, made by the
+/// platform layer itself: its [`ErrorKind`](io::ErrorKind).
+#[must_use]
+pub fn os_error_kind(error: &io::Error) -> Option<OsErrorKind> {
+    match error.raw_os_error() {
+        Some(number) => imp::os_error_kind(number),
+        None => match error.kind() {
+            io::ErrorKind::PermissionDenied => Some(OsErrorKind::Denied),
+            io::ErrorKind::NotFound => Some(OsErrorKind::NoSuchProcess),
+            io::ErrorKind::ArgumentListTooLong => Some(OsErrorKind::Limit(TOO_LONG)),
+            _ => None,
+        },
+    }
+}
+
+/// Returns the system's error for an operation that was cancelled before it began.
+///
+/// # Platform
+/// Unix: `ECANCELED`. Windows: `ERROR_OPERATION_ABORTED`.
+#[must_use]
+pub fn cancelled() -> io::Error {
+    io::Error::from_raw_os_error(imp::CANCELLED)
+}
+
+const TOO_LONG: &str = "arguments and environment are too long";
+
+// The values of `errno`.
+#[cfg(unix)]
+mod imp {
+    use super::{OsErrorKind, TOO_LONG};
+
+    pub(super) const CANCELLED: i32 = libc::ECANCELED;
+
+    pub(super) fn os_error_kind(number: i32) -> Option<OsErrorKind> {
+        Some(match number {
+            libc::EACCES | libc::EPERM => OsErrorKind::Denied,
+            libc::ESRCH => OsErrorKind::NoSuchProcess,
+            libc::ECHILD => OsErrorKind::StatusLost,
+            libc::EBADF => OsErrorKind::BadHandle,
+            libc::ENOEXEC => OsErrorKind::BadFormat,
+            // For another processor, or damaged (execve(2)).
+            #[cfg(target_os = "macos")]
+            libc::EBADEXEC | libc::EBADARCH | libc::EBADMACHO => OsErrorKind::BadFormat,
+            libc::ETXTBSY => OsErrorKind::Busy,
+            libc::ECANCELED => OsErrorKind::Cancelled,
+            libc::EIO => OsErrorKind::Device,
+            libc::E2BIG => OsErrorKind::Limit(TOO_LONG),
+            libc::EAGAIN => OsErrorKind::Limit("too many processes"),
+            libc::ENOMEM => OsErrorKind::Limit("out of memory"),
+            libc::ENFILE => OsErrorKind::Limit("too many open files in the system"),
+            libc::EMFILE => OsErrorKind::Limit("too many open files"),
+            _ => return None,
+        })
+    }
+}
+
+// The codes of `GetLastError`.
+#[cfg(windows)]
+mod imp {
+    use std::io;
+
+    use windows_sys::Win32::Foundation as win;
+
+    use super::{OsErrorKind, TOO_LONG};
+
+    pub(super) const CANCELLED: i32 = win::ERROR_OPERATION_ABORTED as i32;
+
+    pub(super) fn os_error_kind(number: i32) -> Option<OsErrorKind> {
+        Some(match number as u32 {
+            // ELEVATION_REQUIRED: the program requests rights that only a dialog could grant.
+            win::ERROR_ACCESS_DENIED
+            | win::ERROR_ELEVATION_REQUIRED
+            | win::ERROR_PRIVILEGE_NOT_HELD
+            | win::ERROR_ACCESS_DISABLED_BY_POLICY => OsErrorKind::Denied,
+            win::ERROR_INVALID_HANDLE => OsErrorKind::BadHandle,
+            win::ERROR_BAD_EXE_FORMAT
+            | win::ERROR_BAD_FORMAT
+            | win::ERROR_EXE_MACHINE_TYPE_MISMATCH
+            | win::ERROR_EXE_MARKED_INVALID
+            | win::ERROR_INVALID_EXE_SIGNATURE
+            | win::ERROR_INVALID_IMAGE_HASH => OsErrorKind::BadFormat,
+            // The writer has not closed the file, or a virus scanner has opened it because it is new.
+            win::ERROR_SHARING_VIOLATION | win::ERROR_LOCK_VIOLATION => OsErrorKind::Busy,
+            win::ERROR_FILENAME_EXCED_RANGE => OsErrorKind::Limit(TOO_LONG),
+            win::ERROR_NOT_ENOUGH_MEMORY
+            | win::ERROR_OUTOFMEMORY
+            | win::ERROR_COMMITMENT_LIMIT
+            | win::ERROR_NO_SYSTEM_RESOURCES => OsErrorKind::Limit("out of memory"),
+            // A job of this process limits the number of processes, or their resources.
+            win::ERROR_NOT_ENOUGH_QUOTA => OsErrorKind::Limit("a quota of this process or its job"),
+            win::ERROR_OPERATION_ABORTED => OsErrorKind::Cancelled,
+            win::ERROR_IO_DEVICE | win::ERROR_CRC => OsErrorKind::Device,
+            win::ERROR_TOO_MANY_OPEN_FILES => OsErrorKind::Limit("too many open files"),
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn os_error(code: u32) -> io::Error {
+        io::Error::from_raw_os_error(code as i32)
+    }
 }
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
 //! One overlapped operation: started, checked, cancelled, and never left to the kernel.
 
-use std::io;
-use std::ptr;
+use std::os::windows::io::{AsHandle, AsRawHandle};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::{io, ptr};
 
 use windows_sys::Win32::Foundation::{
     ERROR_IO_INCOMPLETE, ERROR_IO_PENDING, ERROR_MORE_DATA, ERROR_OPERATION_ABORTED, GetLastError,
     HANDLE,
 };
-use windows_sys::Win32::Storage::FileSystem::ReadFile;
+use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
 use windows_sys::Win32::System::IO::{
     CancelIoEx, GetOverlappedResult, OVERLAPPED, OVERLAPPED_0, OVERLAPPED_0_0,
 };
 use windows_sys::Win32::System::Threading::{INFINITE, ResetEvent, WaitForSingleObject};
 use windows_sys::core::BOOL;
 
-use std::os::windows::io::{AsHandle, AsRawHandle};
-
-use crate::base::errno::os_error;
+use crate::base::error::os_error;
+use crate::base::service_thread;
 use crate::base::wake::Wake;
-use crate::base::write_starter::WriteCall;
 
 /// A read or a write that the kernel may be carrying out.
 ///
@@ -249,6 +249,87 @@ fn is_cancelled(result: &io::Result<usize>) -> bool {
 /// Limits a count to what one call can take: a longer read or write moves fewer bytes.
 pub(crate) fn clamp_to_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// A write to be started.
+pub(crate) struct WriteCall {
+    pub(crate) file: HANDLE,
+    pub(crate) from: *const u8,
+    pub(crate) count: u32,
+    pub(crate) overlapped: *mut OVERLAPPED,
+}
+
+// SAFETY: the handle and the memory belong to the process, and the sender waits for the reply.
+unsafe impl Send for WriteCall {}
+
+/// The outcome of the submitting call: `None` is success, otherwise the error code.
+type SubmitError = Option<u32>;
+
+/// A write, and the channel for its outcome.
+type StartRequest = (WriteCall, Sender<SubmitError>);
+
+static THREAD: Mutex<Option<Sender<StartRequest>>> = Mutex::new(None);
+
+impl WriteCall {
+    /// Starts the write on the calling thread.
+    ///
+    /// # Safety
+    /// Until the write is done the file stays open, the bytes do not change, and the struct does
+    /// not move.
+    pub(crate) unsafe fn start(&self) -> SubmitError {
+        // SAFETY: promised by the caller.
+        let started = unsafe {
+            WriteFile(self.file, self.from, self.count, ptr::null_mut(), self.overlapped)
+        };
+        // SAFETY: no arguments.
+        (started == 0).then(|| unsafe { GetLastError() })
+    }
+
+    /// Starts the write on the thread that never ends, or on the calling one if that thread cannot
+    /// be started.
+    ///
+    /// Windows cancels the pending I/O of a thread when that thread ends, and does not report how much
+    /// of a write had been read by then.
+    ///
+    /// # Safety
+    /// As for [`start`](Self::start).
+    pub(crate) unsafe fn start_outliving_thread(self) -> SubmitError {
+        let (reply, receiver) = channel();
+        match running_thread() {
+            Some(sender) => match sender.send((self, reply)) {
+                // The thread answers every request. If it were gone, its pending writes would be
+                // cancelled.
+                Ok(()) => receiver.recv().unwrap_or(Some(THREAD_GONE)),
+                // SAFETY: promised by the caller.
+                Err(unsent) => unsafe { unsent.0.0.start() },
+            },
+            // SAFETY: promised by the caller.
+            None => unsafe { self.start() },
+        }
+    }
+}
+
+/// The outcome if the thread is gone, which cannot happen: the write counts as cancelled.
+const THREAD_GONE: u32 = windows_sys::Win32::Foundation::ERROR_OPERATION_ABORTED;
+
+/// Returns the channel to the thread, which the first call starts.
+fn running_thread() -> Option<Sender<StartRequest>> {
+    let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    if thread.is_none() {
+        let (sender, requests) = channel::<StartRequest>();
+        let work = move || {
+            for (write, reply) in requests {
+                // SAFETY: promised by the caller of `start_outliving_thread`, which waits for the
+                // outcome.
+                let error = unsafe { write.start() };
+                // Ignored: the receiver is waiting.
+                let _ = reply.send(error);
+            }
+        };
+        service_thread::start(c"pipewright-writes", work).ok()?;
+        *thread = Some(sender);
+    }
+    thread.clone()
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
-use pipewright_os::base::event::WaitEvent;
+use pipewright_os::base::error::{OsErrorKind, os_error_kind};
 use pipewright_os::base::handle::Handle;
 use pipewright_os::base::pipe::{self, Mode, PipeOptions, PipeReader, PipeWriter};
+use pipewright_os::base::wake::WaitEvent;
 use pipewright_os::base::{stdio, wait};
 use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::pty::ChildTerminal;
@@ -30,10 +30,9 @@ use crate::lines::Lines;
 use crate::output::{Capture, Output, check_success, check_tee, into_text};
 use crate::reaper;
 use crate::rules::Rules;
-use crate::run::earlier;
 use crate::run::{
     Collect, OpenTee, OutputEnd, OwnedProcess, ParentEnds, Run, RunSettings, Started, TeeTarget,
-    on_demand,
+    earlier, on_demand,
 };
 use crate::running_output::RunningOutput;
 use crate::trace::{self, Trace};

@@ -5,8 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
-use pipewright_os::base::error::{OneLine, Quoted, write_numbered};
+use pipewright_os::base::error::{OneLine, OsErrorKind, Quoted, os_error_kind, write_numbered};
 use pipewright_os::process::limits::LimitUnavailable;
 use pipewright_os::process::status::ExitStatus;
 

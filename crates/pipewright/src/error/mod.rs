@@ -7,8 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 
-use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
-use pipewright_os::base::error::Quoted;
+use pipewright_os::base::error::{OsErrorKind, Quoted, os_error_kind};
 
 pub use kind::{ErrorKind, NotExecutable, NotSeen};
 pub(crate) use start::{

@@ -5,8 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use pipewright_os::base::errno::{OsErrorKind, os_error_kind};
-use pipewright_os::base::error::Quoted;
+use pipewright_os::base::error::{OsErrorKind, Quoted, os_error_kind};
 use pipewright_os::process::limits::LimitUnavailable;
 use pipewright_os::process::pty::{OpenError, OpenProblem};
 use pipewright_os::process::start::{BadInput, Plan, SpawnError, Step, is_path, search_dirs};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
-use pipewright_os::base::event::WaitEvent;
+use pipewright_os::base::wake::WaitEvent;
 
 use crate::command::{BegunChild, Command, StartingChild};
 use crate::error::{Error, ErrorKind, FailedOperation};

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pipewright_os::base::event::WaitEvent;
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::base::wake::WaitEvent;
 use pipewright_os::process::pty::PtySize;
 
 use super::is_over;

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 
 use pipewright::{Command, Contain, Limit, Scope, Source, Stdio};
-use pipewright_os::base::pwd::{self, Shown};
+use pipewright_os::base::this_process::{Shown, pwd_without_look};
 use pipewright_os::process::start::GUARDS_GROUPS;
 
 use super::input::Stdin;
@@ -35,7 +35,7 @@ pub(super) fn build(
     let mut command = Command::new(program);
     command.args(args);
     // The thread of all jobs must not wait for one directory.
-    match attempt.current_dir.as_deref().and_then(pwd::without_look) {
+    match attempt.current_dir.as_deref().and_then(pwd_without_look) {
         Some(Shown::Path(dir)) => drop(command.env("PWD", dir)),
         Some(Shown::Unknown) => drop(command.env_remove("PWD")),
         None => {}

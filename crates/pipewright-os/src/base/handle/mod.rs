@@ -1,36 +1,34 @@
-//! Owned handles, and the kinds of objects that they refer to.
+//! Owned handles, the kinds of objects that they refer to, and their limit.
 
 mod list;
 #[cfg(unix)]
 mod unix;
-#[cfg(unix)]
-use unix as imp;
-#[cfg(test)]
-#[cfg(windows)]
-mod tests;
-#[cfg(windows)]
-pub(crate) mod timed_query;
 #[cfg(windows)]
 mod windows;
-#[cfg(all(unix, feature = "ipc"))]
-pub(crate) use unix::copy_of_number;
+
+use std::{fmt, io};
+
 #[cfg(unix)]
-pub(crate) use unix::{is_close_on_exec, kind_of_number};
+use unix as imp;
 #[cfg(windows)]
 use windows as imp;
-#[cfg(all(windows, any(feature = "process", test)))]
-pub(crate) use windows::inheritable;
-#[cfg(windows)]
-pub(crate) use windows::{copy_of, is_overlapped, kind_of, number_of, query, size_of_u32};
 
 #[cfg(all(windows, any(feature = "process", test)))]
 pub(crate) use list::own_handle_count;
 #[cfg(all(windows, test))]
 pub(crate) use list::wait_for_fewer_handles;
 pub use list::{OpenHandle, open_handles};
-
-use std::fmt;
-use std::io;
+#[cfg(all(unix, feature = "ipc"))]
+pub(crate) use unix::copy_of_number;
+#[cfg(unix)]
+pub(crate) use unix::{is_close_on_exec, kind_of_number, new_pipe, set_pipe_capacity};
+#[cfg(all(windows, any(feature = "process", test)))]
+pub(crate) use windows::inheritable;
+#[cfg(windows)]
+pub(crate) use windows::{
+    OWNER_ONLY, SecurityDescriptor, copy_of, is_overlapped, kind_of, number_of, query, size_of_u32,
+    timed_query,
+};
 
 /// An owned file descriptor (Unix) or HANDLE (Windows); closed when dropped.
 ///
@@ -140,3 +138,7 @@ impl fmt::Display for HandleKind {
         })
     }
 }
+
+#[cfg(test)]
+#[cfg(windows)]
+mod tests;

@@ -17,8 +17,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use crate::base::event::{EventSource, WaitEvent};
 use crate::base::handle::Handle;
+use crate::base::wake::{EventSource, WaitEvent};
 
 /// Both ends of a pipe whose bytes are tokens.
 ///

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 
-use crate::base::event::EventSource;
 use crate::base::generation::Generation;
 use crate::base::handle::{Handle, is_close_on_exec};
 use crate::base::pipe::{NonblockMethod, PipeReader, PipeWriter};
+use crate::base::wake::EventSource;
 
 pub(super) struct Ends {
     reader: PipeReader,

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::io;
 use std::path::Path;
 
-use crate::base::event::EventSource;
 use crate::base::handle::Handle;
+use crate::base::wake::EventSource;
 
 pub(super) type Ends = Infallible;
 pub(super) type Named = Infallible;

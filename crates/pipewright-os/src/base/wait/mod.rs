@@ -17,8 +17,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::base::event::{EventSource, WaitEvent};
 use crate::base::pipe::{PipeReader, PipeWriter};
+use crate::base::wake::{EventSource, WaitEvent};
 #[cfg(unix)]
 use unix as imp;
 
@@ -150,8 +150,8 @@ mod unix {
     use std::time::{Duration, Instant};
 
     use super::{Slot, make_room};
-    use crate::base::event::EventSource;
     use crate::base::pipe::PipeReader;
+    use crate::base::wake::EventSource;
 
     /// The number of entries on the stack. One child has at most five sources, so the usual wait
     /// allocates nothing.

@@ -27,9 +27,9 @@ use windows as imp;
 use std::collections::VecDeque;
 use std::io;
 
-use crate::base::event::{EventSource, WaitEvent};
 use crate::base::handle::Handle;
 use crate::base::service_thread;
+use crate::base::wake::{EventSource, WaitEvent};
 use crate::process::child::ChildHandle;
 pub use inheritance::{Inheritance, inheritance, inherited, variables};
 use receive_buffer::ReceiveBuffer;

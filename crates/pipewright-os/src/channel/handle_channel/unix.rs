@@ -13,9 +13,9 @@ use rustix::net::{
 };
 
 use super::{Arrived, Blocking, ChannelEnd, MOST_HANDLES, not_inherited};
-use crate::base::event::EventSource;
 use crate::base::handle::{Handle, HandleKind, copy_of_number, is_close_on_exec};
 use crate::base::pipe::{SOCKET_BYTES_AFTER_POLL, is_ready_now, wait_for};
+use crate::base::wake::EventSource;
 use crate::process::child::ChildHandle;
 
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::base::aligned::AlignedBuf;
 use crate::base::handle::Handle;
+use crate::base::memory::AlignedBuf;
 use crate::base::test_hooks::{Forced, is_forced};
 
 /// The objects, by the number of their handle.

@@ -17,7 +17,7 @@ use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use super::call_error::in_call;
 use crate::base::handle::Handle;
-use crate::base::security::SecurityDescriptor;
+use crate::base::handle::SecurityDescriptor;
 
 /// The access list of a section. No user may open it, not even the owner, who could otherwise change the list.
 /// The owner may only read the list.

@@ -25,7 +25,7 @@ pub(super) use super::unix::{
     is_same, is_same_open, read_at, require_seekable, sync_all, sync_data, write_at,
 };
 use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions};
-use crate::base::aligned::AlignedBuf;
+use crate::base::memory::AlignedBuf;
 
 pub(super) type Open = fs::File;
 

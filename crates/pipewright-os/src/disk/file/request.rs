@@ -3,7 +3,7 @@
 use std::io;
 
 use super::File;
-use crate::base::aligned::AlignedBuf;
+use crate::base::memory::AlignedBuf;
 
 /// The maximum number of bytes of one call (Linux truncates longer ones, see read(2)).
 pub const MAX_BYTES: usize = 0x7fff_f000;

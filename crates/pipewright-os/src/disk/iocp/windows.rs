@@ -20,7 +20,7 @@ use windows_sys::Win32::System::IO::{
 use windows_sys::Win32::System::Threading::INFINITE;
 
 use super::CallStatus;
-use crate::base::errno::{self, os_error};
+use crate::base::error::{self, os_error};
 use crate::base::overlapped::overlapped_at;
 use crate::base::wake::Wake;
 use crate::disk::file::{Action, FileRequest, FinishedRequest};

@@ -4,7 +4,7 @@ use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORY
 
 use super::{CpuTime, HostInfo};
 use crate::base::handle::size_of_u32;
-use crate::base::windows_version::{system_version, wine_version};
+use crate::base::this_process::{system_version, wine_version};
 
 pub(super) fn look() -> HostInfo {
     HostInfo {

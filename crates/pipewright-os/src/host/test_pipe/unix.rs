@@ -13,12 +13,12 @@ use rustix::fs::OFlags;
 use rustix::net::sockopt;
 
 use super::{Conduit, TestPipeKind};
-use crate::base::raw_pipe;
+use crate::base::handle::{new_pipe, set_pipe_capacity};
 
 pub(super) fn open(kind: TestPipeKind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
     match kind {
         TestPipeKind::Pipe => {
-            let (reader, writer) = raw_pipe::pipe()?;
+            let (reader, writer) = new_pipe()?;
             of_pipe(reader.into(), writer.into(), holds_bytes)
         }
         TestPipeKind::Fifo => {
@@ -32,7 +32,7 @@ pub(super) fn open(kind: TestPipeKind, holds_bytes: Option<usize>) -> io::Result
 fn of_pipe(reader: File, writer: File, holds_bytes: Option<usize>) -> io::Result<Conduit> {
     let reader = OwnedFd::from(reader);
     if let Some(bytes) = holds_bytes {
-        raw_pipe::set_capacity(&reader, bytes)?;
+        set_pipe_capacity(&reader, bytes)?;
     }
     let holds_bytes = size_of(&reader);
     // The initial capacity on macOS. The system usually enlarges it, but not if memory is short.

@@ -16,7 +16,7 @@ use windows_sys::Win32::System::Threading::{
 use super::Facility;
 use super::entry::{About, facility, value};
 use crate::base::pipe::{self, Mode, PipeOptions};
-use crate::base::windows_version::system_version;
+use crate::base::this_process::system_version;
 use crate::process::contain::windows::{Job, is_in_job, limit as limit_job};
 use crate::process::limits::TreeLimits;
 

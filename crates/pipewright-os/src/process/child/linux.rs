@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use rustix::io::Errno;
 
 use super::{ContainedTree, Containment};
-use crate::base::event::EventSource;
 use crate::base::generation::PerProcess;
 use crate::base::service_thread;
 use crate::base::signal::Signal;
+use crate::base::wake::EventSource;
 use crate::base::wake::Wake;
 use crate::process::pidfd::{
     SavedStatus, is_refused, last_error, last_signal_result, saved_status, send,

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use super::guard::Guard;
 use super::{ContainedTree, Containment};
-use crate::base::event::EventSource;
 use crate::base::signal::Signal;
+use crate::base::wake::EventSource;
 use crate::process::kqueue::ExitWatch;
 use crate::process::libproc::{ProcessInfo, StartTime, is_taken, kill, members_of, rss_bytes};
 use crate::process::member::Member;

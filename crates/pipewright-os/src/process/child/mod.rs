@@ -18,8 +18,8 @@ use windows as imp;
 
 use std::{fmt, io};
 
-use crate::base::event::{EventSource, WaitEvent};
 use crate::base::signal::Signal;
+use crate::base::wake::{EventSource, WaitEvent};
 use crate::process::limits::TreeResources;
 use crate::process::member::Member;
 use crate::process::status::Ended;

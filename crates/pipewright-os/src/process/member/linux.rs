@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::Member as Public;
-use crate::base::event::EventSource;
 use crate::base::signal::Signal;
+use crate::base::wake::EventSource;
 use crate::process::pidfd::{open_pidfd, send};
 use crate::process::procfs::Stat;
 use crate::process::room::is_lack_of_room;

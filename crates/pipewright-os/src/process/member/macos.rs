@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use super::Member as Public;
-use crate::base::event::EventSource;
 use crate::base::signal::Signal;
+use crate::base::wake::EventSource;
 use crate::process::kqueue::ExitWatch;
 use crate::process::libproc::{ProcessInfo, StartTime, is_taken, kill};
 use crate::process::status::ExitStatus;

@@ -16,9 +16,9 @@ use windows as imp;
 use std::io;
 use std::sync::Arc;
 
-use crate::base::event::{EventSource, WaitEvent};
 use crate::base::signal::Signal;
 use crate::base::wait::Slot;
+use crate::base::wake::{EventSource, WaitEvent};
 
 /// A process that need not be a child of this one, held so that its number cannot pass to another.
 #[derive(Debug, Clone)]

@@ -5,8 +5,8 @@ use std::os::windows::io::{AsHandle, BorrowedHandle};
 use std::sync::Arc;
 
 use super::Member as Public;
-use crate::base::event::EventSource;
 use crate::base::signal::Signal;
+use crate::base::wake::EventSource;
 use crate::process::process_object::{ProcessObject, unsupported};
 
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Plan, SpawnError};
-use crate::base::event::{EventSource, WaitEvent};
+use crate::base::wake::{EventSource, WaitEvent};
 use crate::process::child::{ChildHandle, Containment};
 
 /// A holder of process trees, one at a time.

@@ -20,7 +20,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::{PipeOptions, PipeReader, PipeWriter};
 use crate::base::handle::Handle;
-use crate::base::raw_pipe;
+use crate::base::handle::{new_pipe, set_pipe_capacity};
 use crate::base::test_hooks::{Forced, is_forced};
 
 /// The most that one read takes from a pipe, if the size is ours to choose. The kernel holds the
@@ -75,9 +75,9 @@ impl PipeReader {
 
 pub(super) fn pair(options: PipeOptions) -> io::Result<(PipeReader, PipeWriter)> {
     // Neither end gets another mode: each call states for itself whether it may block.
-    let (read, write) = raw_pipe::pipe()?;
+    let (read, write) = new_pipe()?;
     if let Some(bytes) = options.capacity {
-        raw_pipe::set_capacity(&read, bytes)?;
+        set_pipe_capacity(&read, bytes)?;
     }
     let growth = match options.capacity {
         Some(_) => Growth::disabled(),
@@ -221,7 +221,7 @@ pub(crate) fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
 }
 
 pub(super) fn close(writer: &Writer) -> io::Result<()> {
-    let (read, broken) = raw_pipe::pipe()?;
+    let (read, broken) = new_pipe()?;
     drop(read);
     replace(&writer.fd, &broken)
 }

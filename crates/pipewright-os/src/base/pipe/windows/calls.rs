@@ -12,7 +12,7 @@ use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
 
 use super::state::{self, WriteBlocking};
 use super::{Reader, Writer, available};
-use crate::base::errno::os_error;
+use crate::base::error::os_error;
 use crate::base::overlapped::{OverlappedIo, clamp_to_u32};
 use crate::base::wake::Wake;
 

@@ -23,7 +23,7 @@ use windows_sys::Win32::System::Pipes::{
 };
 
 use super::super::{Mode, PipeOptions};
-use crate::base::security::{OWNER_ONLY, SecurityDescriptor};
+use crate::base::handle::{OWNER_ONLY, SecurityDescriptor};
 
 /// The default capacity: as much as on Linux.
 const DEFAULT_BYTES: usize = 64 << 10;

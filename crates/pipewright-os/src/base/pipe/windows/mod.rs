@@ -219,8 +219,7 @@ impl WriteEnd {
             (state::write_blocking(handle), state::capacity_bytes(handle))
         };
         let unknown = (WriteBlocking::Unknown, state::UNKNOWN_CAPACITY_BYTES);
-        let (blocking, capacity_bytes) =
-            timed_query::run(handle.as_handle(), query).unwrap_or(unknown);
+        let (blocking, capacity_bytes) = timed_query(handle.as_handle(), query).unwrap_or(unknown);
         WriteEnd::new(handle, blocking, capacity_bytes)
     }
 
@@ -317,7 +316,7 @@ impl AsRawHandle for PipeWriter {
 impl From<OwnedHandle> for PipeReader {
     fn from(handle: OwnedHandle) -> Self {
         // No answer: only a synchronous end makes a query wait.
-        let overlapped = timed_query::run(handle.as_handle(), is_overlapped).unwrap_or(false);
+        let overlapped = timed_query(handle.as_handle(), is_overlapped).unwrap_or(false);
         let is_console = !overlapped && console::is_console(handle.as_handle());
         PipeReader(Reader {
             handle,

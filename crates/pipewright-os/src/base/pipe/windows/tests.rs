@@ -19,7 +19,7 @@ use windows_sys::Win32::System::Pipes::{
 
 use super::super::{Mode, PipeOptions, PipeReader, PipeWriter, pair};
 use super::{WriteRequest, state};
-use crate::base::errno::os_error;
+use crate::base::error::os_error;
 use crate::base::handle::{Handle, HandleKind, inheritable, is_overlapped};
 use crate::base::overlapped::OverlappedIo;
 use crate::base::wait::Slot;

@@ -15,7 +15,7 @@ use tokio::task::coop::consume_budget;
 
 use super::super::unix::{CHECK_INTERVAL, Polled};
 use super::super::{Slot, unix};
-use crate::base::event::WaitEvent;
+use crate::base::wake::WaitEvent;
 
 /// The most that one task waits for at once, so that the registrations need no allocation.
 const MAX_SLOTS: usize = 8;

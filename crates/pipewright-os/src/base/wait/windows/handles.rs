@@ -12,8 +12,8 @@ use super::super::Slot;
 use super::registered::RegisteredWait;
 use super::timeout::WaitLimit;
 use super::transfers::Transfers;
-use crate::base::event::{EventSource, WaitEvent};
 use crate::base::wake::Wake;
+use crate::base::wake::{EventSource, WaitEvent};
 
 /// The limit of one wait (`MAXIMUM_WAIT_OBJECTS`).
 pub(in crate::base::wait) const MAX_HANDLES: usize = 64;

@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 use super::receive_buffer::ReceiveBuffer;
 use super::{Arrived, Blocking, ChannelEnd, MOST_HANDLES, not_inherited};
-use crate::base::event::EventSource;
 use crate::base::handle::{Handle, inheritable};
 use crate::base::pipe::duplex;
+use crate::base::wake::EventSource;
 use crate::process::child::ChildHandle;
 use connect::LocalPair;
 use handle_transfer::PeerProcess;

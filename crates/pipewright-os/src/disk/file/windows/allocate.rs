@@ -105,8 +105,8 @@ impl VolumePrivilege {
             ERROR_SUCCESS if adjusted != 0 => {
                 Ok(VolumePrivilege { token, before, _exclusive: exclusive })
             }
-            ERROR_NOT_ALL_ASSIGNED => Err(crate::base::errno::os_error(ERROR_PRIVILEGE_NOT_HELD)),
-            error => Err(crate::base::errno::os_error(error)),
+            ERROR_NOT_ALL_ASSIGNED => Err(crate::base::error::os_error(ERROR_PRIVILEGE_NOT_HELD)),
+            error => Err(crate::base::error::os_error(error)),
         }
     }
 }

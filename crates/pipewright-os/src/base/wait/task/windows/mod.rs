@@ -25,10 +25,10 @@ use super::super::windows::CHECK_INTERVAL;
 use super::super::windows::handles::{complete_event, handle_of, is_unwaitable};
 use super::super::windows::transfers::{Running, TransferStart, finish, start};
 use super::super::{Slot, windows};
-use crate::base::event;
 use crate::base::handle::copy_of;
 use crate::base::overlapped::OverlappedIo;
 use crate::base::pipe::{PipeReader, WriteEnd, WriteRequest};
+use crate::base::wake;
 use crate::base::wake::{Wake, is_signalled};
 use waiter::HandleWait;
 

@@ -20,9 +20,9 @@ use super::contained::{
 use super::spawner_thread::Rights;
 use super::supervisor_program::{NONE, PLANS, SupervisorProgram, try_supervisor};
 use super::{MOST_STOPS, SpawnError, Step};
-use crate::base::event::{EventSource, WaitEvent};
 use crate::base::generation::Generation;
 use crate::base::signal::AllBlocked;
+use crate::base::wake::{EventSource, WaitEvent};
 use crate::process::child::{ChildHandle, Containment, linux as exit};
 use crate::process::contain::linux::image::image;
 use crate::process::contain::linux::job::{self, Job, JobReporter, JobTree, SlotSupervisor};

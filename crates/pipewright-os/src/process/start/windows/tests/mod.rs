@@ -12,7 +12,7 @@ use std::os::windows::io::{AsHandle as _, AsRawHandle as _, FromRawHandle as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::base::errno::{OsErrorKind, os_error_kind};
+use crate::base::error::{OsErrorKind, os_error_kind};
 use crate::base::handle::{Handle, copy_of, inheritable};
 use crate::base::pipe::{self, Mode, PipeOptions, pair};
 use crate::base::signal::Signal;

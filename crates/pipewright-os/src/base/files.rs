@@ -1,4 +1,4 @@
-//! Files that survive a power cut, and whose every error is told.
+//! Files: reads and writes at an offset, and files that survive a power cut, whose every error is told.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,14 +7,15 @@ use std::path::Path;
 /// Closes a file.
 ///
 /// # Platform
-/// Unix: `close`. A network filesystem may tell only now that there was no room, or no quota. Windows: no error is told.
+/// Unix: `close`. A network filesystem may tell only now that there was no room, or no quota. Windows: no error is
+/// told.
 ///
 /// # Errors
 /// Bytes that were written are lost. The file is closed.
 ///
 /// ```
-/// # use pipewright_os::base::durable;
-/// durable::close(std::fs::File::open(std::env::current_exe()?)?)?;
+/// # use pipewright_os::base::files;
+/// files::close(std::fs::File::open(std::env::current_exe()?)?)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn close(file: File) -> io::Result<()> {
@@ -65,8 +66,8 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
 /// A filesystem that puts all of its files on disk in one call, and tells if one of them is lost.
 ///
 /// # Platform
-/// Linux from 5.8 on, with ext4, XFS, Btrfs, F2FS, overlayfs or tmpfs: `syncfs`. Older kernels do not tell of errors, and other
-/// filesystems do not reach their disk. Elsewhere there is none.
+/// Linux from 5.8 on, with ext4, XFS, Btrfs, F2FS, overlayfs or tmpfs: `syncfs`. Older kernels do not tell of errors,
+/// and other filesystems do not reach their disk. Elsewhere there is none.
 #[derive(Debug)]
 pub struct Filesystem(File);
 
@@ -109,6 +110,46 @@ fn tells_errors() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     numbers.next().zip(numbers.next()).is_some_and(|version| version >= (5, 8))
+}
+
+/// Reads bytes from an offset, and returns their number; 0 is the end of the file. Several threads may read and write
+/// other parts meanwhile.
+///
+/// # Platform
+/// Unix: `pread`; the file's position stays. Windows: `ReadFile` with an offset, which moves the position.
+///
+/// # Errors
+/// The error of the read.
+///
+/// ```
+/// # use pipewright_os::base::files::{read_at, write_at};
+/// let path = std::env::temp_dir().join(format!("file-at-doc-{}", std::process::id()));
+/// let file = std::fs::File::options().create_new(true).read(true).write(true).open(&path)?;
+/// assert_eq!(write_at(&file, b"abcdef", 10)?, 6);
+/// let mut bytes = [0; 4];
+/// assert_eq!((read_at(&file, &mut bytes, 12)?, &bytes), (4, b"cdef"));
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::read_at(file, buffer, offset);
+    #[cfg(windows)]
+    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
+}
+
+/// Writes bytes to an offset, and returns their number. The file grows if needed.
+///
+/// # Platform
+/// Unix: `pwrite`; the file's position stays. Windows: `WriteFile` with an offset, which moves the position.
+///
+/// # Errors
+/// The error of the write.
+pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::write_at(file, bytes, offset);
+    #[cfg(windows)]
+    std::os::windows::fs::FileExt::seek_write(file, bytes, offset)
 }
 
 #[cfg(test)]
