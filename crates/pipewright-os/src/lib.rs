@@ -3,9 +3,9 @@
 //! This is the only pipewright crate with `unsafe`, with calls into the operating system and with platform
 //! `cfg`s. Its API is not stable: depend on `pipewright` instead.
 //!
-//! Each folder is a concept, and its `mod.rs` is the contract: documentation and one-line calls into the
-//! file of the current platform. Decisions (retry, cap, order, policy) belong to the crates above; this
-//! crate has the calls and the layout of their arguments.
+//! Each file or folder of a group is a concept. It begins with the contract: documentation and one-line calls into
+//! `imp`, which is the module of the current platform: further down, or a file beside it if it is long. Decisions
+//! (retry, cap, order, policy) belong to the crates above; this crate has the calls and the layout of their arguments.
 //!
 //! Each group of concepts is a module and, except `base`, a feature, so that a program compiles only the code it
 //! uses. A group uses only the groups that the table names, and the modules of a group do not use each
@@ -19,10 +19,11 @@
 //! | [`disk`] | `disk` | `base`, `host` | files, io_uring, Linux AIO, completion ports |
 //! | [`host`] | `host` | `base` | facts about this machine |
 //!
-//! The feature `closed-stdio` is for programs: it adds a function that runs before `main` (see [`base::stdio::was_closed`]).
+//! The feature `closed-stdio` is for programs: it adds a function that runs before `main` (see
+//! [`base::stdio::was_closed`]).
 //!
-//! A build with `--cfg pipewright_test_hooks` can do without optional facilities of the kernel, so that the suites test the
-//! fallbacks too: see [`base::test_hooks`].
+//! A build with `--cfg pipewright_test_hooks` can do without optional facilities of the kernel, so that the suites test
+//! the fallbacks too: see [`base::test_hooks`].
 
 pub mod base;
 #[cfg(feature = "ipc")]

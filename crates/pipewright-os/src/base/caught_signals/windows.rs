@@ -11,8 +11,7 @@ use windows_sys::Win32::System::Console::{
 };
 use windows_sys::core::BOOL;
 
-use super::ArrivedSignal;
-use super::signal_latches::{self, Delivery};
+use super::{ArrivedSignal, Delivery, deliver};
 use crate::base::signal::Signal;
 use crate::base::wait::{self, Slot};
 use crate::base::wake::Wake;
@@ -172,7 +171,7 @@ unsafe extern "system" fn on_event(event: u32) -> BOOL {
         _ => return 0,
     };
     let is_caught = record(signal);
-    let delivered = signal_latches::deliver(signal.number(), || {});
+    let delivered = deliver(signal.number(), || {});
     if !is_caught && delivered != Delivery::Handled {
         // As if this handler were not installed.
         return 0;
@@ -190,7 +189,7 @@ unsafe extern "system" fn on_event(event: u32) -> BOOL {
 /// Returns true if the program handles the signal, so that the system's own handler must not end
 /// the process.
 fn is_handled(signal: Signal) -> bool {
-    console().caught & bit(signal) != 0 || signal_latches::is_handled(signal.number())
+    console().caught & bit(signal) != 0 || super::is_handled(signal.number())
 }
 
 /// Records the arrival of a caught signal. Returns false if the signal is not caught.
@@ -226,7 +225,7 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { on_event(CTRL_LOGOFF_EVENT) }, 0);
         let latches =
-            signal_latches::SignalLatches::install(&[Signal::TERM], Arc::default()).unwrap();
+            super::super::SignalLatches::install(&[Signal::TERM], Arc::default()).unwrap();
         // SAFETY: as above.
         assert_eq!(unsafe { on_event(CTRL_LOGOFF_EVENT) }, 1);
         assert_eq!(latches.first(), None);

@@ -1,18 +1,10 @@
 //! Files and folders that nobody else may change: their creation, the facts that tell them, and a lock on one.
 //!
-//! Whoever may write in a folder decides what its names mean. A file there is trusted for its owner, its rights and its number of
-//! names, never for its name. All code that opens a file beside a name of the user asks here.
+//! Whoever may write in a folder decides what its names mean. A file there is trusted for its owner, its rights and its
+//! number of names, never for its name. All code that opens a file beside a name of the user asks here.
 
 mod folder;
 mod lock;
-#[cfg(unix)]
-mod unix;
-#[cfg(unix)]
-use unix as imp;
-#[cfg(windows)]
-mod windows;
-#[cfg(windows)]
-use windows as imp;
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -44,15 +36,15 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Creates a file that a user has named, or empties it. `is_private`: only its owner, who is this user, can read and write it from
-/// now on. Otherwise the process's mask decides.
+/// Creates a file that a user has named, or empties it. `is_private`: only its owner, who is this user, can read and
+/// write it from now on. Otherwise the process's mask decides.
 ///
 /// # Platform
 /// Unix: mode 0600 or 0666. Windows: the rights are those that the folder gives.
 ///
 /// # Errors
-/// It cannot be created, keeps other rights, or cannot be trusted: then the error has a [`Distrust`]. It may be a link that another
-/// user has made ([`check_link`]) or, if it is to be private, his file.
+/// It cannot be created, keeps other rights, or cannot be trusted: then the error has a [`Distrust`]. It may be a link
+/// that another user has made ([`check_link`]) or, if it is to be private, his file.
 ///
 /// ```
 /// # use pipewright_os::base::private_file::create;
@@ -72,8 +64,8 @@ pub fn create(path: &Path, is_private: bool) -> io::Result<File> {
 /// Opens a file that a user has named as the options say, but not through a link that [`check_link`] refuses.
 ///
 /// # Platform
-/// Unix: `O_NOFOLLOW`, unless there was a link that may be followed, so that no other can be put in its place. The custom flags of
-/// the options are lost. Windows: a plain open.
+/// Unix: `O_NOFOLLOW`, unless there was a link that may be followed, so that no other can be put in its place. The
+/// custom flags of the options are lost. Windows: a plain open.
 ///
 /// # Errors
 /// It cannot be opened, or is such a link: then the error has a [`Distrust`].
@@ -92,12 +84,12 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     options.open(path)
 }
 
-/// Checks that neither a name nor a folder in its path is a link that another user has put where others may make names: in `/tmp`, or
-/// in a folder of his. Then he would choose what is written over.
+/// Checks that neither a name nor a folder in its path is a link that another user has put where others may make names:
+/// in `/tmp`, or in a folder of his. Then he would choose what is written over.
 ///
 /// # Platform
-/// Unix: the link of root is trusted, too. Linux alone can do this (`fs.protected_symlinks`), in sticky folders. Windows: does
-/// nothing.
+/// Unix: the link of root is trusted, too. Linux alone can do this (`fs.protected_symlinks`), in sticky folders.
+/// Windows: does nothing.
 ///
 /// # Errors
 /// There is such a link: the error has a [`Distrust`]. Or the folder cannot be looked at.
@@ -128,7 +120,8 @@ fn may_be_followed(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Creates a folder that only its owner can use. Succeeds if it exists, is one of this user, and nobody else may write in it.
+/// Creates a folder that only its owner can use. Succeeds if it exists, is one of this user, and nobody else may write
+/// in it.
 ///
 /// # Platform
 /// Unix: mode 0700. Windows: the rights are those that the folder above gives.
@@ -283,8 +276,8 @@ impl Facts {
         }
     }
 
-    /// Checks a file that belongs to `main`: a regular file with one name, of the owner of `main` or of this user. Others may
-    /// write to it only if they may write to `main`.
+    /// Checks a file that belongs to `main`: a regular file with one name, of the owner of `main` or of this user.
+    /// Others may write to it only if they may write to `main`.
     ///
     /// # Errors
     /// The first reason against it.
@@ -304,10 +297,11 @@ impl Facts {
     }
 }
 
-/// Opens a file that belongs to `main`, or creates it with mode 0600. Returns true with one that it has created. The bytes
-/// of the file are not touched.
+/// Opens a file that belongs to `main`, or creates it with mode 0600. Returns true with one that it has created. The
+/// bytes of the file are not touched.
 ///
-/// A link is not followed, and an open of a pipe does not wait. The file of root beside that of another user gets the owner of
+/// A link is not followed, and an open of a pipe does not wait. The file of root beside that of another user gets the
+/// owner of
 /// `main`, so that he can use it later.
 ///
 /// # Errors
@@ -333,7 +327,8 @@ pub fn open_beside(path: &Path, main: &Facts) -> io::Result<(File, bool)> {
     }
 }
 
-/// Creates a file that belongs to `main`, as [`create_new`] does. That of root beside the file of another user gets its owner.
+/// Creates a file that belongs to `main`, as [`create_new`] does. That of root beside the file of another user gets its
+/// owner.
 ///
 /// # Errors
 /// As for [`create_new`].
@@ -359,7 +354,8 @@ pub fn open_existing_beside(path: &Path, main: &Facts) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns true if another user than this one and root may make names in that folder, or false if the system cannot tell.
+/// Returns true if another user than this one and root may make names in that folder, or false if the system cannot
+/// tell.
 ///
 /// # Errors
 /// The folder cannot be looked at.
@@ -388,8 +384,8 @@ pub fn real_path(path: &Path) -> io::Result<PathBuf> {
     imp::real_path(path)
 }
 
-/// Checks that this user may read a file, without an open: to close a file releases all locks of POSIX that this process holds on
-/// it.
+/// Checks that this user may read a file, without an open: to close a file releases all locks of POSIX that this
+/// process holds on it.
 ///
 /// # Platform
 /// Unix: `faccessat` with the effective ids. Windows: opens the file.
@@ -403,8 +399,8 @@ pub fn check_access(path: &Path) -> io::Result<()> {
 /// Makes the names in a folder durable.
 ///
 /// # Platform
-/// Unix: `fsync` of the folder, where its filesystem has one and this user may read it. Windows: does nothing, because NTFS
-/// writes names in order.
+/// Unix: `fsync` of the folder, where its filesystem has one and this user may read it. Windows: does nothing, because
+/// NTFS writes names in order.
 ///
 /// # Errors
 /// The folder cannot be opened or flushed.
@@ -445,4 +441,174 @@ impl From<Distrust> for io::Error {
 #[must_use]
 pub fn distrust(error: &io::Error) -> Option<Distrust> {
     error.get_ref()?.downcast_ref().copied()
+}
+
+// Owners, rights and names of files.
+#[cfg(unix)]
+mod imp {
+    use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+    use std::io::{self, ErrorKind};
+    use std::os::unix::fs::{
+        DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
+        PermissionsExt as _,
+    };
+    use std::path::{Path, PathBuf};
+
+    use rustix::fs::{Access, AtFlags, CWD, Gid, Uid, accessat, fchown};
+    use rustix::process::geteuid;
+
+    use super::{Distrust, open};
+
+    pub(super) fn set_private(options: &mut OpenOptions) {
+        options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    }
+
+    /// Makes the open follow no link, and not wait for the other side of a pipe.
+    pub(super) fn set_careful(options: &mut OpenOptions) {
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
+    }
+
+    pub(super) fn set_no_follow(options: &mut OpenOptions) {
+        options.custom_flags(libc::O_NOFOLLOW);
+    }
+
+    pub(super) fn create_private(path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let file = open(path, options.write(true).create(true).truncate(false).mode(0o600))?;
+        let found = file.metadata()?;
+        if found.is_file() {
+            if !is_this_user(found.uid()) {
+                // He could give others the rights again, also where this is root.
+                return Err(Distrust::OtherOwner(found.uid()).into());
+            }
+            // Before anything is written to one that was there.
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            file.set_len(0)?;
+        } else if found.file_type().is_fifo() && !is_this_user(found.uid()) && found.uid() != 0 {
+            // He reads it.
+            return Err(Distrust::OtherOwner(found.uid()).into());
+        }
+        Ok(file)
+    }
+
+    pub(super) fn create_folder(path: &Path) -> io::Result<()> {
+        DirBuilder::new().mode(0o700).create(path)
+    }
+
+    pub(super) fn links(found: &Metadata) -> u64 {
+        found.nlink()
+    }
+
+    pub(super) fn owner(found: &Metadata) -> Option<(u32, u32)> {
+        Some((found.uid(), found.gid()))
+    }
+
+    /// Returns true if the group or all users may write. With an access list, the bits of the group are the most that
+    /// it gives.
+    pub(super) fn others_may_write(found: &Metadata) -> bool {
+        found.mode() & 0o022 != 0
+    }
+
+    pub(super) fn is_this_user(user: u32) -> bool {
+        geteuid().as_raw() == user
+    }
+
+    /// Gives a file of root to another user.
+    pub(super) fn give_to(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
+        match owner {
+            Some((user, group)) if geteuid().is_root() && user != 0 => {
+                let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+                Ok(fchown(file, Some(user), Some(group))?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn real_path(path: &Path) -> io::Result<PathBuf> {
+        match fs::canonicalize(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            real => return real,
+        }
+        // Nothing has the name, or a link there leads to nothing: it stays, and is not followed.
+        let Some(name) = path.file_name() else { return std::path::absolute(path) };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Ok(fs::canonicalize(folder.unwrap_or(Path::new(".")))?.join(name))
+    }
+
+    pub(super) fn check_access(path: &Path) -> io::Result<()> {
+        Ok(accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS)?)
+    }
+
+    pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+        match File::open(folder).and_then(|folder| folder.sync_all()) {
+            // Some filesystems have nothing to flush there. A folder that may not be read cannot be flushed.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::PermissionDenied
+                ) =>
+            {
+                Ok(())
+            }
+            flushed => flushed,
+        }
+    }
+}
+
+// Files whose rights their folder decides.
+#[cfg(windows)]
+mod imp {
+    use std::fs::{self, File, Metadata, OpenOptions};
+    use std::io;
+    use std::path::{Path, PathBuf};
+
+    pub(super) fn set_private(_: &mut OpenOptions) {}
+
+    pub(super) fn set_careful(_: &mut OpenOptions) {}
+
+    pub(super) fn set_no_follow(_: &mut OpenOptions) {}
+
+    pub(super) fn create_private(path: &Path) -> io::Result<File> {
+        File::create(path)
+    }
+
+    pub(super) fn create_folder(path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    pub(super) fn links(_: &Metadata) -> u64 {
+        1
+    }
+
+    pub(super) fn owner(_: &Metadata) -> Option<(u32, u32)> {
+        None
+    }
+
+    pub(super) fn others_may_write(_: &Metadata) -> bool {
+        false
+    }
+
+    pub(super) fn is_this_user(_: u32) -> bool {
+        true
+    }
+
+    pub(super) fn give_to(_: &File, _: Option<(u32, u32)>) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn real_path(path: &Path) -> io::Result<PathBuf> {
+        let path = std::path::absolute(path)?;
+        if let Some(folder) = path.parent() {
+            fs::metadata(folder)?;
+        }
+        Ok(path)
+    }
+
+    pub(super) fn check_access(path: &Path) -> io::Result<()> {
+        File::open(path).map(drop)
+    }
+
+    pub(super) fn sync_folder(_: &Path) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -1,20 +1,5 @@
 //! Processors: the ones that this process may use, and pinning a thread to one.
 
-#[cfg(target_os = "linux")]
-mod linux;
-#[cfg(target_os = "linux")]
-use linux as imp;
-#[cfg(target_os = "macos")]
-mod macos;
-#[cfg(target_os = "macos")]
-use macos as imp;
-#[cfg(unix)]
-mod unix;
-#[cfg(windows)]
-mod windows;
-#[cfg(windows)]
-use windows as imp;
-
 use std::io;
 
 /// Returns the numbers of the processors that this thread may use, in order. In a container or
@@ -80,6 +65,111 @@ fn parse_list(text: &str) -> Option<Vec<usize>> {
         numbers.extend(first.parse::<usize>().ok()?..=last.parse().ok()?);
     }
     Some(numbers)
+}
+
+// `sched_setaffinity`, and the core topology in `/sys`.
+#[cfg(target_os = "linux")]
+mod imp {
+    use std::{fs, io};
+
+    pub(super) use super::unix::online;
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    pub(super) fn allowed() -> io::Result<Vec<usize>> {
+        let set = sched_getaffinity(None)?;
+        Ok((0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect())
+    }
+
+    pub(super) fn pin_this_thread(processor: usize) -> io::Result<()> {
+        if processor >= CpuSet::MAX_CPU {
+            // The set has no bit for it, and would panic.
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut set = CpuSet::new();
+        set.set(processor);
+        Ok(sched_setaffinity(None, &set)?)
+    }
+
+    pub(super) fn same_core(processor: usize) -> Option<Vec<usize>> {
+        let path = format!("/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list");
+        super::parse_list(&fs::read_to_string(path).ok()?)
+    }
+}
+
+// Errors: macOS does not pin threads.
+#[cfg(target_os = "macos")]
+mod imp {
+    use std::io;
+
+    pub(super) use super::unix::online;
+
+    pub(super) fn allowed() -> io::Result<Vec<usize>> {
+        Err(unsupported())
+    }
+
+    pub(super) fn pin_this_thread(_: usize) -> io::Result<()> {
+        Err(unsupported())
+    }
+
+    pub(super) fn same_core(_: usize) -> Option<Vec<usize>> {
+        None
+    }
+
+    fn unsupported() -> io::Error {
+        io::Error::new(io::ErrorKind::Unsupported, "macOS does not pin threads to processors")
+    }
+}
+
+// The count of processors, which every Unix reports in the same way.
+#[cfg(unix)]
+mod unix {
+    pub(super) fn online() -> usize {
+        // SAFETY: a name that sysconf knows.
+        let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        usize::try_from(count).unwrap_or(1)
+    }
+}
+
+// Affinity masks of the processor group of this process.
+#[cfg(windows)]
+mod imp {
+    use std::io;
+
+    use windows_sys::Win32::System::Threading::{
+        GetCurrentProcess, GetCurrentThread, GetProcessAffinityMask, SetThreadAffinityMask,
+    };
+
+    pub(super) fn allowed() -> io::Result<Vec<usize>> {
+        let (mut own, mut system) = (0, 0);
+        // SAFETY: no arguments; a pseudo handle, which is never closed.
+        let process = unsafe { GetCurrentProcess() };
+        // SAFETY: two live integers.
+        if unsafe { GetProcessAffinityMask(process, &raw mut own, &raw mut system) } == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((0..usize::BITS as usize).filter(|processor| own >> processor & 1 == 1).collect())
+    }
+
+    pub(super) fn pin_this_thread(processor: usize) -> io::Result<()> {
+        let shift = u32::try_from(processor).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mask = 1_usize.checked_shl(shift).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: no arguments; a pseudo handle, which is never closed.
+        let thread = unsafe { GetCurrentThread() };
+        // SAFETY: an open handle and an integer.
+        match unsafe { SetThreadAffinityMask(thread, mask) } {
+            0 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn same_core(_: usize) -> Option<Vec<usize>> {
+        // GetLogicalProcessorInformation could report it; no caller has needed it so far.
+        None
+    }
+
+    pub(super) fn online() -> usize {
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    }
 }
 
 #[cfg(test)]
