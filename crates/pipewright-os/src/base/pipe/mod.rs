@@ -1,9 +1,7 @@
 //! Pipes, with a mode for each end.
 
 #[cfg(any(windows, test))]
-mod device_attributes;
-#[cfg(any(windows, test))]
-mod keys;
+mod console_text;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -25,8 +23,7 @@ pub(crate) use windows::{
 #[cfg(all(windows, feature = "ipc"))]
 pub(crate) use windows::{duplex, room};
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 /// The behaviour of calls on one end of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]

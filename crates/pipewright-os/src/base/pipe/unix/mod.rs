@@ -1,5 +1,5 @@
-//! Pairs of file descriptors, whose open files stay in blocking mode: calls return `WouldBlock` instead of waiting, without an
-//! effect on other users of the open file.
+//! Pairs of file descriptors, whose open files stay in blocking mode: calls return `WouldBlock` instead of waiting,
+//! without an effect on other users of the open file.
 //!
 //! `O_NONBLOCK` belongs to the open file: every user of it (a clone of the descriptor, another
 //! process) would get `EAGAIN` from its own calls. `RWF_NOWAIT` and `MSG_DONTWAIT` belong to one
@@ -19,8 +19,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::{PipeOptions, PipeReader, PipeWriter};
-use crate::base::handle::Handle;
-use crate::base::handle::{new_pipe, set_pipe_capacity};
+use crate::base::handle::{Handle, new_pipe, set_pipe_capacity};
 use crate::base::test_hooks::{Forced, is_forced};
 
 /// The most that one read takes from a pipe, if the size is ours to choose. The kernel holds the
@@ -295,8 +294,8 @@ pub(super) fn writer_number(writer: &Writer) -> RawFd {
 /// The number of bytes that a pipe surely takes if `poll` reports it writable (pipe(7)).
 const ATOMIC_WRITE_BYTES: usize = libc::PIPE_BUF;
 
-/// The number of bytes that a stream socket surely takes if `poll` reports it writable. macOS: `SO_SNDLOWAT`, which is 2048 unless
-/// somebody lowers it; Linux: at least three quarters of the buffer are free.
+/// The number of bytes that a stream socket surely takes if `poll` reports it writable. macOS: `SO_SNDLOWAT`, which is
+/// 2048 unless somebody lowers it; Linux: at least three quarters of the buffer are free.
 pub(crate) const SOCKET_BYTES_AFTER_POLL: usize = 2048;
 
 /// The method that keeps calls on one descriptor from blocking.
@@ -307,8 +306,8 @@ pub(crate) enum NonblockMethod {
     Detect,
     /// Passes `RWF_NOWAIT` with each call.
     NowaitFlag,
-    /// Passes `MSG_DONTWAIT` with each call: a socket. macOS ignores the flag when it sends, so that a write calls `poll` first and
-    /// takes at most [`SOCKET_BYTES_AFTER_POLL`].
+    /// Passes `MSG_DONTWAIT` with each call: a socket. macOS ignores the flag when it sends, so that a write calls
+    /// `poll` first and takes at most [`SOCKET_BYTES_AFTER_POLL`].
     DontwaitFlag,
     /// Reads with `vmsplice` and `SPLICE_F_NONBLOCK` from an end that is open for reading only. The
     /// kernel copies the bytes, as `read` does. Linux only.
@@ -675,8 +674,8 @@ fn write_flagged(_: BorrowedFd<'_>, _: &[u8]) -> Result<usize, Errno> {
 /// The size of an enlarged pipe: the default of `/proc/sys/fs/pipe-max-size`.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// The number of bytes in full reads after which the writer counts as faster. Those of other reads count against it twice: the
-/// reader meets a writer that it has just woken, and finds little, between two full pipes.
+/// The number of bytes in full reads after which the writer counts as faster. Those of other reads count against it
+/// twice: the reader meets a writer that it has just woken, and finds little, between two full pipes.
 const FULL_BYTES: usize = 256 << 10;
 
 /// The smallest read that counts. A smaller one says more about the caller's buffer than about the

@@ -1,18 +1,23 @@
-//! Single calls on a pipe end, and the meaning of their results.
+//! Single calls on a pipe end, the meaning of their results, and queries for its state.
 
-use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
-use std::ptr;
+use std::sync::OnceLock;
+use std::{io, ptr};
 
+use windows_sys::Wdk::Storage::FileSystem::{
+    FILE_PIPE_CONNECTED_STATE, FILE_PIPE_LOCAL_INFORMATION, FilePipeLocalInformation,
+};
 use windows_sys::Win32::Foundation::{
     ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_INVALID_PARAMETER, ERROR_MORE_DATA, ERROR_NO_DATA,
     ERROR_OPERATION_ABORTED, ERROR_PIPE_NOT_CONNECTED,
 };
-use windows_sys::Win32::Storage::FileSystem::{ReadFile, WriteFile};
+use windows_sys::Win32::Storage::FileSystem::{FILE_TYPE_PIPE, GetFileType, ReadFile, WriteFile};
+use windows_sys::Win32::System::Console::GetConsoleMode;
+use windows_sys::Win32::System::Pipes::{GetNamedPipeInfo, PeekNamedPipe};
 
-use super::state::{self, WriteBlocking};
 use super::{Reader, Writer, available};
 use crate::base::error::os_error;
+use crate::base::handle::{is_overlapped, query};
 use crate::base::overlapped::{OverlappedIo, clamp_to_u32};
 use crate::base::wake::Wake;
 
@@ -27,7 +32,7 @@ pub(crate) fn map_read_result(
 ) -> Option<io::Result<usize>> {
     match result {
         // Another writer has written zero bytes; at the end of a pipe there would be an error.
-        Ok(0) if state::is_open_pipe(file) => None,
+        Ok(0) if is_open_pipe(file) => None,
         Ok(count) => Some(Ok(count)),
         Err(error) => match error.raw_os_error().map(|code| code as u32) {
             Some(ERROR_BROKEN_PIPE | ERROR_HANDLE_EOF | ERROR_PIPE_NOT_CONNECTED) => Some(Ok(0)),
@@ -47,21 +52,27 @@ pub(crate) fn map_write_result(result: io::Result<usize>) -> io::Result<usize> {
     })
 }
 
-pub(in super::super) fn read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
+pub(in crate::base::pipe) fn read(reader: &Reader, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: a live slice, mutably borrowed for the call.
     let count = unsafe { read_to(reader, buffer.as_mut_ptr(), buffer.len()) }?;
     reader.note_read(buffer.get(..count).unwrap_or_default());
     Ok(count)
 }
 
-pub(in super::super) fn read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<usize> {
+pub(in crate::base::pipe) fn read_spare(
+    reader: &Reader,
+    buffer: &mut Vec<u8>,
+) -> io::Result<usize> {
     read_spare_with(reader, buffer, |to, room| {
         // SAFETY: the spare capacity of a buffer that is mutably borrowed.
         unsafe { read_to(reader, to, room) }
     })
 }
 
-pub(in super::super) fn try_read_spare(reader: &Reader, buffer: &mut Vec<u8>) -> io::Result<usize> {
+pub(in crate::base::pipe) fn try_read_spare(
+    reader: &Reader,
+    buffer: &mut Vec<u8>,
+) -> io::Result<usize> {
     read_spare_with(reader, buffer, |to, room| {
         // SAFETY: as above.
         unsafe { try_read_to(reader, to, room) }
@@ -127,7 +138,7 @@ unsafe fn try_read_to(reader: &Reader, to: *mut u8, room: usize) -> io::Result<u
     if !reader.overlapped {
         // An object that is no pipe cannot be queried. It has data, or the read waits.
         return match available(reader) {
-            Ok(0) if state::is_open_pipe(reader.handle.as_handle()) => {
+            Ok(0) if is_open_pipe(reader.handle.as_handle()) => {
                 Err(io::ErrorKind::WouldBlock.into())
             }
             // SAFETY: promised by the caller.
@@ -164,7 +175,7 @@ unsafe fn read_now(reader: &Reader, to: *mut u8, room: usize) -> io::Result<usiz
     }
 }
 
-pub(in super::super) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
+pub(in crate::base::pipe) fn write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
     let end = writer.end();
     if bytes.is_empty() {
         // A reader would see a write of zero bytes.
@@ -181,8 +192,8 @@ pub(super) fn write_overlapped(handle: &OwnedHandle, bytes: &[u8]) -> io::Result
 
 /// Writes to a handle of unknown mode, and waits for the result.
 pub(super) fn write_unknown(handle: &OwnedHandle, bytes: &[u8]) -> io::Result<usize> {
-    /// The offset that stands for the current position of a synchronous file (`FILE_USE_FILE_POINTER_POSITION`, see ZwWriteFile).
-    /// With 0 a file would be overwritten from its start.
+    /// The offset that stands for the current position of a synchronous file (`FILE_USE_FILE_POINTER_POSITION`, see
+    /// ZwWriteFile). With 0 a file would be overwritten from its start.
     const CURRENT_POSITION: u64 = 0xffff_ffff_ffff_fffe;
     match write_at(handle, bytes, CURRENT_POSITION) {
         // An overlapped handle has no position, and nothing was written.
@@ -220,7 +231,7 @@ impl super::WriteEnd {
     }
 }
 
-pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
+pub(in crate::base::pipe) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<usize> {
     let end = writer.end();
     if !end.is_overlapped() {
         return write(writer, bytes);
@@ -234,7 +245,7 @@ pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<u
     }
     let (event, would_block) = (Wake::new()?, || Err(io::ErrorKind::WouldBlock.into()));
     let mut piece = end.piece(bytes);
-    if let Some(room) = state::room(end.handle.as_handle()) {
+    if let Some(room) = room(end.handle.as_handle()) {
         if room == 0 {
             return would_block();
         }
@@ -255,9 +266,110 @@ pub(in super::super) fn try_write(writer: &Writer, bytes: &[u8]) -> io::Result<u
     would_block()
 }
 
-pub(in super::super) fn has_room(writer: &Writer) -> bool {
+pub(in crate::base::pipe) fn has_room(writer: &Writer) -> bool {
     let end = writer.end();
     // An overlapped end never blocks. For another pipe the kernel does not answer while another
     // thread is blocked in a write to it, and it counts space that a reader waits for as used.
     matches!(end.blocking, WriteBlocking::Overlapped | WriteBlocking::Never)
+}
+
+/// The assumed capacity if the query fails: the usual one of an anonymous pipe.
+pub(super) const UNKNOWN_CAPACITY_BYTES: usize = 4 << 10;
+
+/// The place where a write blocks, if it has to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WriteBlocking {
+    /// In the kernel, while this process does something else.
+    Overlapped,
+    /// In the call.
+    InCall,
+    /// In the call, and in the console, which shows the text later even if the call is cancelled.
+    InConsole,
+    /// Nowhere: the wait for a disk does not count.
+    Never,
+    /// Unknown: another call on the same file blocked the query.
+    Unknown,
+}
+
+/// Returns the place where writes to a handle block.
+pub(super) fn write_blocking(handle: BorrowedHandle<'_>) -> WriteBlocking {
+    let (raw, mut mode) = (handle.as_raw_handle(), 0);
+    if is_overlapped(handle) {
+        return WriteBlocking::Overlapped;
+    }
+    // SAFETY: an open handle and a live integer.
+    if unsafe { GetConsoleMode(raw, &raw mut mode) } != 0 {
+        return WriteBlocking::InConsole;
+    }
+    // SAFETY: an open handle.
+    match unsafe { GetFileType(raw) } {
+        FILE_TYPE_PIPE => WriteBlocking::InCall,
+        _ => WriteBlocking::Never,
+    }
+}
+
+/// Returns the capacity of a pipe: the smaller one of its two directions.
+pub(super) fn capacity_bytes(handle: BorrowedHandle<'_>) -> usize {
+    let (mut out, mut into) = (0, 0);
+    // SAFETY: an open handle, two live integers, and two null pointers, which the call permits.
+    let succeeded = unsafe {
+        let none = ptr::null_mut();
+        GetNamedPipeInfo(handle.as_raw_handle(), none, &raw mut out, &raw mut into, none)
+    };
+    match out.min(into) {
+        _ if succeeded == 0 => UNKNOWN_CAPACITY_BYTES,
+        // A pipe without capacity: a write of one byte cannot be split.
+        bytes => bytes.max(1) as usize,
+    }
+}
+
+/// Returns the number of bytes that a write to an overlapped end can take at once. `None`: the
+/// system does not report it, or the pipe is broken, as a write will say.
+///
+/// Space that a waiting read at the other end has requested counts as used.
+pub(crate) fn room(handle: BorrowedHandle<'_>) -> Option<usize> {
+    static IS_REPORTED: OnceLock<bool> = OnceLock::new();
+    let is_reported = || {
+        // Wine reports every pipe as full.
+        let new_pipe = super::make::pair(Default::default());
+        new_pipe
+            .is_ok_and(|ends| reported_room(ends.write.as_handle()).is_some_and(|room| room > 0))
+    };
+    if *IS_REPORTED.get_or_init(is_reported) { reported_room(handle) } else { None }
+}
+
+pub(super) fn reported_room(handle: BorrowedHandle<'_>) -> Option<usize> {
+    let mut info = FILE_PIPE_LOCAL_INFORMATION::default();
+    // SAFETY: the class returns that struct.
+    unsafe { query(handle, FilePipeLocalInformation, &raw mut info) }.ok()?;
+    let is_connected = info.NamedPipeState == FILE_PIPE_CONNECTED_STATE;
+    is_connected.then_some(info.WriteQuotaAvailable as usize)
+}
+
+/// Returns the number of bytes that can be read.
+pub(super) fn available_in(handle: BorrowedHandle<'_>) -> io::Result<usize> {
+    let mut count = 0;
+    // SAFETY: an open handle, no buffer, one live integer and two null pointers, which the call
+    // permits.
+    let succeeded = unsafe {
+        let (none, no_number) = (ptr::null_mut(), ptr::null_mut());
+        PeekNamedPipe(handle.as_raw_handle(), none, 0, no_number, &raw mut count, no_number)
+    };
+    if succeeded != 0 {
+        return Ok(count as usize);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error().map(|code| code as u32) {
+        Some(ERROR_BROKEN_PIPE | ERROR_PIPE_NOT_CONNECTED) => Ok(0),
+        _ => Err(error),
+    }
+}
+
+/// Returns true if the handle is a pipe whose writing end is still open.
+fn is_open_pipe(handle: BorrowedHandle<'_>) -> bool {
+    let none = ptr::null_mut();
+    // SAFETY: an open handle, no buffer, and null pointers, which the call permits.
+    let succeeded =
+        unsafe { PeekNamedPipe(handle.as_raw_handle(), ptr::null_mut(), 0, none, none, none) };
+    succeeded != 0
 }

@@ -1,8 +1,9 @@
 //! Reads of a console that do not block.
 //!
-//! The handle of a console is signalled while there are records of input, and most of them are no text: keys that go up, the focus,
-//! the size of the window. `ReadFile` waits for text whatever the handle says, and then no deadline holds. So the records are taken
-//! one by one (`ReadConsoleInputW`), as a terminal sends them: in raw mode every key is text (`ENABLE_VIRTUAL_TERMINAL_INPUT`).
+//! The handle of a console is signalled while there are records of input, and most of them are no text: keys that go
+//! up, the focus, the size of the window. `ReadFile` waits for text whatever the handle says, and then no deadline
+//! holds. So the records are taken one by one (`ReadConsoleInputW`), as a terminal sends them: in raw mode every key is
+//! text (`ENABLE_VIRTUAL_TERMINAL_INPUT`).
 //!
 //! While the console edits lines, the text exists once Enter is typed; until then it is left there.
 
@@ -16,7 +17,7 @@ use windows_sys::Win32::System::Console::{
     KEY_EVENT_RECORD, PeekConsoleInputW, ReadConsoleInputW, ReadConsoleW,
 };
 
-use super::super::keys::Keys;
+use crate::base::pipe::console_text::Keys;
 
 /// The records that are looked at in one call.
 const RECORDS: usize = 128;
@@ -146,8 +147,8 @@ fn key(record: &INPUT_RECORD) -> Option<KEY_EVENT_RECORD> {
     }
 }
 
-/// Returns true if a read finds a whole line, as far as one look shows: as many records as it takes may have no Enter among them, and
-/// then the read waits for it.
+/// Returns true if a read finds a whole line. One look takes a limited number of records: there may be no Enter among
+/// them, and then the read waits for it.
 fn has_line(console: BorrowedHandle<'_>) -> io::Result<bool> {
     let mut records = [INPUT_RECORD::default(); RECORDS];
     let mut count = 0;

@@ -5,9 +5,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::os::windows::io::{FromRawHandle, OwnedHandle};
-use std::process;
-use std::ptr;
 use std::sync::OnceLock;
+use std::{process, ptr};
 
 use windows_sys::Win32::Foundation::{
     ERROR_ACCESS_DENIED, ERROR_PIPE_BUSY, GENERIC_READ, GENERIC_WRITE, HANDLE, INVALID_HANDLE_VALUE,

@@ -4,38 +4,32 @@ mod calls;
 mod console;
 mod make;
 #[cfg(test)]
-mod npfs;
-mod pending;
-mod state;
-#[cfg(test)]
 mod tests;
-mod writer_thread;
+mod writes;
 
-use std::io;
-use std::mem;
 use std::os::windows::io::{
     AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle as _, OwnedHandle, RawHandle,
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::{io, mem};
 
 use windows_sys::Win32::Foundation::HANDLE;
 
-use super::device_attributes::Question;
+use super::console_text::Question;
 use super::{PipeOptions, PipeReader, PipeWriter};
 use crate::base::handle::{Handle, copy_of, is_overlapped, number_of, timed_query};
 use crate::base::wake::Wake;
 
+use calls::WriteBlocking;
+#[cfg(feature = "ipc")]
+pub(crate) use calls::room;
 pub(crate) use calls::{MOST_READ_BYTES, map_read_result, map_write_result};
 pub(super) use calls::{has_room, read, read_spare, try_read_spare, try_write, write};
 use console::ConsoleInput;
 #[cfg(feature = "ipc")]
 pub(crate) use make::duplex;
-use pending::PendingWrite;
-use state::WriteBlocking;
-#[cfg(feature = "ipc")]
-pub(crate) use state::room;
-use writer_thread::WriterTarget;
-pub(crate) use writer_thread::{WriteRequest, WriterThread};
+use writes::{PendingWrite, WriterTarget};
+pub(crate) use writes::{WriteRequest, WriterThread};
 
 pub(super) struct Reader {
     handle: OwnedHandle,
@@ -216,9 +210,9 @@ impl WriteEnd {
 
     fn of(handle: OwnedHandle) -> WriteEnd {
         let query = |handle: BorrowedHandle<'_>| {
-            (state::write_blocking(handle), state::capacity_bytes(handle))
+            (calls::write_blocking(handle), calls::capacity_bytes(handle))
         };
-        let unknown = (WriteBlocking::Unknown, state::UNKNOWN_CAPACITY_BYTES);
+        let unknown = (WriteBlocking::Unknown, calls::UNKNOWN_CAPACITY_BYTES);
         let (blocking, capacity_bytes) = timed_query(handle.as_handle(), query).unwrap_or(unknown);
         WriteEnd::new(handle, blocking, capacity_bytes)
     }
@@ -257,7 +251,7 @@ pub(super) fn close(writer: &Writer) -> io::Result<()> {
 }
 
 pub(super) fn available(reader: &Reader) -> io::Result<usize> {
-    state::available(reader.handle.as_handle())
+    calls::available_in(reader.handle.as_handle())
 }
 
 /// Returns `None`: the output of a console comes through a pipe.

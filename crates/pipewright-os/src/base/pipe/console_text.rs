@@ -1,7 +1,27 @@
-//! The question that a console of Windows asks its terminal when it starts, and for whose answer it waits (3 s, from Windows
-//! Terminal 1.22 on).
+//! Text of a console of Windows: its keys as UTF-8, and the question that it asks its terminal when it starts.
 
-/// The output in which the question comes, if it does: the console asks before it shows anything.
+/// Converts units that may come one by one.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    /// The first half of a pair whose second half has not come.
+    first_half: Option<u16>,
+}
+
+impl Keys {
+    /// Appends what the unit completes. A half without its other one is U+FFFD.
+    pub(super) fn push(&mut self, unit: u16, to: &mut Vec<u8>) {
+        let is_first_half = (0xd800..0xdc00).contains(&unit);
+        let units = self.first_half.take().into_iter().chain((!is_first_half).then_some(unit));
+        for letter in char::decode_utf16(units) {
+            let letter = letter.unwrap_or(char::REPLACEMENT_CHARACTER);
+            to.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+        self.first_half = is_first_half.then_some(unit);
+    }
+}
+
+/// The output in which the question of a console comes, if it does: the console asks before it shows anything, and
+/// waits for the answer (3 s, from Windows Terminal 1.22 on).
 const MOST_BYTES: usize = 4 << 10;
 
 /// Looks for the question (DA1: `ESC [ c`) in output that comes in pieces.
@@ -44,7 +64,26 @@ impl Question {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_BYTES, Question};
+    use super::{Keys, MOST_BYTES, Question};
+
+    #[test]
+    fn units_become_utf8_however_they_are_split() {
+        let (mut keys, mut bytes) = (Keys::default(), Vec::new());
+        let text = "a\u{e9}\u{1f600}\x1b[A\u{1f601}";
+        for unit in text.encode_utf16() {
+            keys.push(unit, &mut bytes);
+        }
+        assert_eq!(String::from_utf8(bytes).unwrap(), text);
+    }
+
+    #[test]
+    fn a_half_alone_is_replaced() {
+        let (mut keys, mut bytes) = (Keys::default(), Vec::new());
+        for unit in [0xd83d, 0x61, 0xde00, 0xd83d, 0xd83d, 0xde00] {
+            keys.push(unit, &mut bytes);
+        }
+        assert_eq!(String::from_utf8(bytes).unwrap(), "\u{fffd}a\u{fffd}\u{fffd}\u{1f600}");
+    }
 
     #[test]
     fn the_question_is_found_once_however_it_is_split() {
