@@ -120,17 +120,15 @@ fn make_room(buffer: &mut Vec<u8>) -> io::Result<()> {
 /// cannot be polled (`/dev/tty`; a terminal by its own name can) counts as ready, and the call on
 /// it may block.
 ///
-/// Windows: overlapped `ReadFile` and `WriteFile` for all slots, then one `WaitForMultipleObjects`
-/// for their common event, every process and flag, and the events of channel ends; beyond 61 of
-/// them `RegisterWaitForSingleObject`. Before the return, a read that is not done is cancelled
-/// (`CancelIoEx`), and the cancel is waited for; a read that finished first counts, so that no byte
-/// is lost. A write that is not done stays pending, and the next wait or write of the same bytes to
-/// that end continues it, so that no byte is written twice. It is cancelled only when the end is
-/// dropped or other bytes are written to it; a reader may have taken part of it by then. A console is waited for and its keys are
-/// taken (`ReadConsoleInputW`); while it edits lines it is checked every 5 ms for one that is complete. A deadline
-/// less than one clock tick away gets a timer. An end that is not overlapped is checked every 5 ms
-/// (`PeekNamedPipe`), or written to by a thread of its own, with the same rules
-/// (`CancelSynchronousIo`).
+/// Windows: overlapped `ReadFile` and `WriteFile` for all slots, then one `WaitForMultipleObjects` for their common
+/// event, every process and flag, and the events of channel ends; beyond 61 of them `RegisterWaitForSingleObject`.
+/// Before the return, a read that is not done is cancelled (`CancelIoEx`), and the cancel is waited for; a read that
+/// finished first counts, so that no byte is lost. A write that is not done stays pending, and the next wait or write
+/// of the same bytes to that end continues it, so that no byte is written twice. It is cancelled only when the end is
+/// dropped or other bytes are written to it; a reader may have taken part of it by then. A console is waited for and
+/// its keys are taken (`ReadConsoleInputW`); while it edits lines it is checked every 5 ms for one that is complete. A
+/// deadline less than one clock tick away gets a timer. An end that is not overlapped is checked every 5 ms
+/// (`PeekNamedPipe`), or written to by a thread of its own, with the same rules (`CancelSynchronousIo`).
 ///
 /// # Errors
 /// The errors of the wait itself (`ENOMEM`, no more events available); an error of one source is in
@@ -144,10 +142,9 @@ pub fn any(slots: &mut [Slot<'_>], deadline: Option<Instant>) -> io::Result<usiz
 /// Waits with `poll(2)`, then makes one call for each ready descriptor.
 #[cfg(unix)]
 mod unix {
-    use std::io;
-    use std::mem;
     use std::os::fd::{AsRawFd, BorrowedFd};
     use std::time::{Duration, Instant};
+    use std::{io, mem};
 
     use super::{Slot, make_room};
     use crate::base::pipe::PipeReader;
@@ -273,8 +270,8 @@ mod unix {
         pipe.read_ready(buffer)
     }
 
-    /// Waits with a function that waits once. A lack of memory fails everything that is waited for together, and is gone the next
-    /// moment: the wait is tried again, with growing pauses that last 1 s in all.
+    /// Waits with a function that waits once. A lack of memory fails everything that is waited for together, and is
+    /// gone the next moment: the wait is tried again, with growing pauses that last 1 s in all.
     fn poll(
         polled: &mut [libc::pollfd],
         deadline: Option<Instant>,
