@@ -1,39 +1,33 @@
 //! A two-way byte stream between two processes that also carries handles and reports when the other side is
 //! gone.
 //!
-//! The interface is completion-based, as in [`wait`](crate::base::wait). Received bytes are in the end's own
-//! buffer ([`ChannelEnd::arrived`]). Bytes to send are handed over ([`ChannelEnd::send`]), and the end keeps what the system
+//! The interface is completion-based, as in [`wait`](crate::base::wait). Received bytes are in the end's own buffer
+//! ([`ChannelEnd::arrived`]). Bytes to send are handed over ([`ChannelEnd::send`]), and the end keeps what the system
 //! does not accept at once. No method blocks unless its name contains `wait`, and the end owns the buffers that the
-//! system may use. To wait, pass a [`Slot::Event`] or a [`Slot::Room`] to
-//! [`wait::any`](crate::base::wait::any), together with child exits and flags.
+//! system may use. To wait, pass a [`Slot::Event`] or a [`Slot::Room`] to [`wait::any`](crate::base::wait::any),
+//! together with child exits and flags.
 //!
 //! [`Slot::Event`]: crate::base::wait::Slot::Event
 //! [`Slot::Room`]: crate::base::wait::Slot::Room
 
-mod inheritance;
-mod receive_buffer;
-mod send_buffer;
-#[cfg(test)]
-mod tests;
 #[cfg(unix)]
 mod unix;
-#[cfg(unix)]
-use unix as imp;
 #[cfg(windows)]
 mod windows;
-#[cfg(windows)]
-use windows as imp;
 
 use std::collections::VecDeque;
-use std::io;
+use std::env;
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::handle::Handle;
 use crate::base::service_thread;
 use crate::base::wake::{EventSource, WaitEvent};
 use crate::process::child::ChildHandle;
-pub use inheritance::{Inheritance, inheritance, inherited, variables};
-use receive_buffer::ReceiveBuffer;
-use send_buffer::SendBuffer;
+#[cfg(unix)]
+use unix as imp;
+#[cfg(windows)]
+use windows as imp;
 
 /// The maximum number of handles in one message, and of received handles that were not taken.
 pub const MOST_HANDLES: usize = 64;
@@ -270,14 +264,15 @@ impl ChannelEnd {
         self.handles.len()
     }
 
-    /// Accepts no handles from now on: what comes with some is an error (`InvalidData`), and they are closed on another thread.
+    /// Accepts no handles from now on: what comes with some is an error (`InvalidData`), and they are closed on another
+    /// thread.
     pub fn refuse_handles(&mut self) {
         self.refuses_handles = true;
     }
 
-    /// Ends both directions. Returns true if the drop of the end may block, which belongs [elsewhere](drop_elsewhere) then:
-    /// something that was not received may have handles, which the drop closes. (Unix: `shutdown(SHUT_RDWR)`, `ioctl(FIONREAD)`.
-    /// Windows: the other side keeps those that were not received.)
+    /// Ends both directions. Returns true if the drop of the end may block, which belongs [elsewhere](drop_elsewhere)
+    /// then: something that was not received may have handles, which the drop closes. (Unix: `shutdown(SHUT_RDWR)`,
+    /// `ioctl(FIONREAD)`. Windows: the other side keeps those that were not received.)
     pub fn end_both(&mut self) -> bool {
         imp::end_both(&self.socket) || !self.handles.is_empty()
     }
@@ -292,7 +287,8 @@ impl ChannelEnd {
     /// accept at once and sends it with the next call or [`flush`](Self::flush).
     ///
     /// # Platform
-    /// Linux: `sendmsg(MSG_DONTWAIT | MSG_NOSIGNAL)`, once. macOS: `sendmsg` on an end that is non-blocking; on one of other code
+    /// Linux: `sendmsg(MSG_DONTWAIT | MSG_NOSIGNAL)`, once. macOS: `sendmsg` on an end that is non-blocking; on one of
+    /// other code
     /// `poll` first, and then no more than fits. Windows: an overlapped `WriteFile` of a copy; bytes
     /// waiting for space in the pipe count as kept.
     ///
@@ -361,8 +357,8 @@ impl ChannelEnd {
         Ok(self.unsent())
     }
 
-    /// Ends this direction of the stream: the other side receives what was sent, and then the end. Requires that no bytes
-    /// are kept, and nothing may be sent afterwards. The other direction stays open.
+    /// Ends this direction of the stream: the other side receives what was sent, and then the end. Requires that no
+    /// bytes are kept, and nothing may be sent afterwards. The other direction stays open.
     ///
     /// # Platform
     /// Unix: `shutdown(SHUT_WR)`. Windows: does nothing, because a pipe has no such call.
@@ -390,8 +386,8 @@ impl ChannelEnd {
     }
 }
 
-/// Drops handles that somebody else made, or their owner, on another thread: to close one may block for as long as they like
-/// (`SO_LINGER`).
+/// Drops handles that somebody else made, or their owner, on another thread: to close one may block for as long as they
+/// like (`SO_LINGER`).
 pub fn drop_elsewhere(handles: impl Send + 'static) {
     // If there can be no thread, this one drops them.
     let _ = service_thread::start(c"pw-close", move || drop(handles));
@@ -404,3 +400,179 @@ fn not_inherited() -> io::Error {
         "the handle was not inherited from the parent process",
     )
 }
+
+/// Returns the environment variables that announce the channel end that a child inherits. The first holds its
+/// number. The second, if any, identifies the end, because another handle may get the number later.
+///
+/// Descendants of the child inherit the variables but not the end. The second variable keeps them from mistaking
+/// one of their own handles for the end.
+///
+/// # Platform
+/// Unix: `VARIABLE_ID` is the number again, and `st_dev` and `st_ino` of the socket. Windows: there is no
+/// second variable.
+#[must_use]
+pub fn variables(variable: &str, handle: &Handle) -> [(String, Option<String>); 2] {
+    let number = handle.number();
+    let id = imp::id(handle).map(|id| format!("{number}:{id}"));
+    [(variable.to_owned(), Some(number.to_string())), (id_variable(variable), id)]
+}
+
+fn id_variable(variable: &str) -> String {
+    format!("{variable}_ID")
+}
+
+/// True once this process has claimed the end that it inherited.
+static CLAIMED: AtomicBool = AtomicBool::new(false);
+
+/// The state of the channel end that a process may have inherited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inheritance {
+    /// None was inherited.
+    Nothing,
+    /// One was inherited and not claimed.
+    Unclaimed,
+    /// One was [claimed](inherited). It may be closed by now.
+    Claimed,
+}
+
+/// Returns the state of the channel end that this process may have inherited, without claiming it. See
+/// [`inherited`].
+#[must_use]
+pub fn inheritance(variable: &str) -> Inheritance {
+    if CLAIMED.load(Ordering::SeqCst) {
+        return Inheritance::Claimed;
+    }
+    match announced(variable) {
+        Ok(_) => Inheritance::Unclaimed,
+        // Another thread may just have claimed it.
+        Err(_) if CLAIMED.load(Ordering::SeqCst) => Inheritance::Claimed,
+        Err(_) => Inheritance::Nothing,
+    }
+}
+
+/// Claims the channel end that this process inherited from its parent. The environment variable holds its
+/// number. This works once per process, and children of this process don't inherit the end.
+///
+/// # Platform
+/// Unix: accepts one end of a pair of stream sockets without `FD_CLOEXEC`, and if `VARIABLE_ID` is set, only the end
+/// that it identifies. A handle opened by this program is therefore not accepted, unless it is such a pair without the
+/// flag, which std never creates: so a stale variable cannot claim a handle of other code. Windows: accepts an
+/// inherited pipe end that was opened for overlapped calls.
+///
+/// # Errors
+/// `NotFound`: the variable or the handle does not exist. `InvalidInput`: the handle is not a channel end.
+pub fn inherited(variable: &str) -> io::Result<ChannelEnd> {
+    let number = announced(variable);
+    if CLAIMED.load(Ordering::SeqCst) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let number = number?;
+    if CLAIMED.swap(true, Ordering::SeqCst) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    imp::inherited(number).map(ChannelEnd::of)
+}
+
+/// Returns the number in the variable, if this process has inherited such an end.
+fn announced(variable: &str) -> io::Result<i32> {
+    let number = env::var(variable).ok().and_then(|number| number.parse().ok());
+    let number: i32 = number.filter(|number| *number > 2).ok_or(io::ErrorKind::NotFound)?;
+    let id = env::var(id_variable(variable)).ok();
+    // Another host left a variable for another number behind.
+    let id = id.as_deref().and_then(|id| id.strip_prefix(&format!("{number}:")));
+    imp::check(number, id)?;
+    Ok(number)
+}
+
+#[derive(Debug, Default)]
+struct ReceiveBuffer {
+    buffer: Vec<u8>,
+    /// The number of bytes already consumed.
+    start: usize,
+}
+
+impl ReceiveBuffer {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
+    #[inline]
+    fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.buffer.len());
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            self.start = 0;
+        }
+    }
+
+    /// Returns the buffer, with space for one read-ahead.
+    fn room(&mut self) -> io::Result<&mut Vec<u8>> {
+        if self.buffer.capacity() - self.buffer.len() < READ_AHEAD_BYTES {
+            if self.start > 0 {
+                self.buffer.drain(..self.start);
+                self.start = 0;
+            }
+            if self.buffer.is_empty() && self.buffer.capacity() > 4 * READ_AHEAD_BYTES {
+                // The buffer had to grow while the reader was blocked. Shrink it again.
+                self.buffer = Vec::new();
+            }
+            self.buffer.try_reserve(READ_AHEAD_BYTES).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        }
+        Ok(&mut self.buffer)
+    }
+}
+
+#[derive(Debug, Default)]
+struct SendBuffer {
+    buffer: Vec<u8>,
+    /// The number of bytes already accepted.
+    start: usize,
+}
+
+impl SendBuffer {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
+    /// Removes bytes that were accepted.
+    fn consume(&mut self, count: usize) {
+        self.start += count;
+        if self.start >= self.buffer.len() {
+            self.buffer.clear();
+            self.start = 0;
+            if self.buffer.capacity() > MAX_KEPT_BYTES {
+                self.buffer = Vec::new();
+            }
+        }
+    }
+
+    /// Appends the rest of the parts, of which `taken` bytes were accepted.
+    fn keep_rest(&mut self, parts: &[IoSlice<'_>], taken: usize) -> io::Result<()> {
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        let rest = total.saturating_sub(taken);
+        if rest == 0 {
+            return Ok(());
+        }
+        self.buffer.try_reserve(rest).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let mut skip = taken;
+        for part in parts {
+            let now = skip.min(part.len());
+            self.buffer.extend_from_slice(part.get(now..).unwrap_or_default());
+            skip -= now;
+        }
+        Ok(())
+    }
+}
+
+/// The capacity above which an empty buffer is freed.
+const MAX_KEPT_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests;

@@ -202,3 +202,38 @@ fn one_direction_ends_and_the_other_stays_open() {
     a.receive(usize::MAX).unwrap();
     assert_eq!((a.arrived(), a.has_ended()), (&b"still"[..], false));
 }
+
+#[test]
+fn bytes_are_consumed_in_order() {
+    let mut receive_buffer = ReceiveBuffer::default();
+    let mut received = 0_usize;
+    let mut left = 0_usize;
+    for round in 1..500 {
+        let room = receive_buffer.room().unwrap();
+        assert!(room.capacity() - room.len() >= READ_AHEAD_BYTES);
+        for _ in 0..(round * 37) % 9_000 {
+            room.push((received % 251) as u8);
+            received += 1;
+        }
+        let leave = (round * 113) % (receive_buffer.bytes().len() + 1);
+        for byte in &receive_buffer.bytes()[..leave] {
+            assert_eq!(*byte, (left % 251) as u8);
+            left += 1;
+        }
+        receive_buffer.consume(leave);
+    }
+    assert_eq!(receive_buffer.bytes().len(), received - left);
+    receive_buffer.consume(usize::MAX / 2);
+    assert!(receive_buffer.bytes().is_empty());
+}
+
+#[test]
+fn accepted_bytes_of_several_parts_are_not_kept() {
+    let parts = [IoSlice::new(b"abc"), IoSlice::new(b""), IoSlice::new(b"defg")];
+    for taken in 0..=7 {
+        let mut send_buffer = SendBuffer::default();
+        send_buffer.keep_rest(&parts, taken).unwrap();
+        assert_eq!(send_buffer.bytes(), &b"abcdefg"[taken..]);
+        assert_eq!(send_buffer.is_empty(), taken == 7);
+    }
+}

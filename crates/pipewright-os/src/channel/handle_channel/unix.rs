@@ -35,8 +35,8 @@ enum Sending {
     AfterPoll,
 }
 
-/// macOS ignores `MSG_DONTWAIT` in a send (XNU's `sosend` looks at `SS_NBIO` only): a send on a blocking socket would wait for the
-/// other side, which may wait for us.
+/// macOS ignores `MSG_DONTWAIT` in a send (XNU's `sosend` looks at `SS_NBIO` only): a send on a blocking socket would
+/// wait for the other side, which may wait for us.
 const OURS: Sending = if cfg!(target_os = "linux") { Sending::Flagged } else { Sending::OwnMode };
 const FOREIGN: Sending =
     if cfg!(target_os = "linux") { Sending::Flagged } else { Sending::AfterPoll };
@@ -323,8 +323,8 @@ pub(super) fn receive(
     Ok(Arrived::Bytes { to_caller, ahead: count - to_caller })
 }
 
-/// Returns true if the handles of a message were closed because this process may not have more. macOS has an error for it and the next
-/// call returns the bytes; Linux has `MSG_CTRUNC`.
+/// Returns true if the handles of a message were closed because this process may not have more. macOS has an error for
+/// it and the next call returns the bytes; Linux has `MSG_CTRUNC`.
 fn lost_handles(error: &io::Error) -> bool {
     cfg!(target_os = "macos") && error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error())
 }

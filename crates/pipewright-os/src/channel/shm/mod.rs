@@ -32,21 +32,7 @@
 //! memory (`std::sync::atomic`, "Atomic accesses to read-only memory"). Between two processes the processor
 //! implements this order, and both compilers are kept from moving accesses across it.
 
-#[cfg(not(any(miri, pipewright_plain_memory)))]
-mod call_error;
 mod copy;
-#[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]
-mod linux;
-#[cfg(any(target_os = "macos", test))]
-mod rounded;
-#[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]
-use linux as imp;
-#[cfg(target_os = "macos")]
-mod macos;
-#[cfg(target_os = "macos")]
-use macos as imp;
-#[cfg(all(unix, not(any(miri, pipewright_plain_memory))))]
-mod mapping;
 #[cfg(all(target_os = "linux", any(miri, pipewright_plain_memory)))]
 mod plain;
 #[cfg(all(target_os = "linux", any(miri, pipewright_plain_memory)))]
@@ -395,4 +381,313 @@ fn size_of_object(bytes: usize, bits: u32) -> io::Result<usize> {
 
 fn outside() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "outside the shared memory")
+}
+
+// `memfd_create`, and seals.
+#[cfg(all(target_os = "linux", not(any(miri, pipewright_plain_memory))))]
+mod imp {
+    use std::io;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+    use rustix::io::Errno;
+    use rustix::mm::{Advice, ProtFlags};
+    use rustix::process::{Resource, getrlimit};
+
+    use super::call_error::in_call;
+    pub(super) use super::mapping::Mapping;
+    use crate::base::handle::Handle;
+    use crate::base::test_hooks::{Forced, is_forced};
+
+    /// The seals of an object. It cannot shrink, so that no access faults beyond its end. It cannot grow or be filled
+    /// behind its end, so that no process is charged for that. It cannot be mapped for writing again, written to, or
+    /// given holes. The seals cannot be changed.
+    const SEALS: SealFlags = SealFlags::SHRINK
+        .union(SealFlags::GROW)
+        .union(SealFlags::FUTURE_WRITE)
+        .union(SealFlags::SEAL);
+
+    pub(super) fn create(size: usize, prefault: bool) -> io::Result<(Mapping, Handle)> {
+        let length = size as u64;
+        if getrlimit(Resource::Fsize).current.is_some_and(|most| most < length) {
+            // The kernel would also end this process with SIGXFSZ.
+            let message = "the shared memory is larger than the file size limit (RLIMIT_FSIZE)";
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        }
+        let fd = memory()?;
+        rustix::fs::ftruncate(&fd, length).map_err(in_call("ftruncate"))?;
+        let mapping = Mapping::of(&fd, size, ProtFlags::READ | ProtFlags::WRITE)?;
+        // After our own mapping, which must be writable, and before anything that takes time: until then, a
+        // process that may inspect this one can open the object through `/proc` and map it for writing.
+        rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(in_call("fcntl(F_ADD_SEALS)"))?;
+        // Allocate every page before any is touched: a page that cannot be allocated then would raise SIGBUS and
+        // end this process.
+        rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length)
+            .map_err(in_call("fallocate"))?;
+        settle(&mapping, prefault.then_some(Advice::LinuxPopulateWrite))?;
+        Ok((mapping, Handle::from(fd)))
+    }
+
+    pub(super) fn open(handle: &Handle, size: usize, prefault: bool) -> io::Result<Mapping> {
+        let seals = rustix::fs::fcntl_get_seals(handle)
+            .map_err(|_| wrong("it is not a sealable memory object"))?;
+        if !seals.contains(SEALS) {
+            return Err(wrong("it is not sealed"));
+        }
+        let stat = rustix::fs::fstat(handle)?;
+        if u64::try_from(stat.st_size).ok() != Some(size as u64) {
+            return Err(wrong("its size is not the announced one"));
+        }
+        // Pages behind the end are counted too, and could hide missing ones. Because of the seals, no others can be
+        // added.
+        rustix::fs::ftruncate(handle, size as u64)
+            .map_err(|_| wrong("the pages behind its end cannot be removed"))?;
+        let stat = rustix::fs::fstat(handle)?;
+        // A missing page would be allocated when we read it, at our cost, or not at all.
+        if u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512) < size as u64 {
+            return Err(wrong("it has holes"));
+        }
+        let mapping = Mapping::of(handle.as_fd(), size, ProtFlags::READ)?;
+        settle(&mapping, prefault.then_some(Advice::LinuxPopulateRead))?;
+        Ok(mapping)
+    }
+
+    fn memory() -> io::Result<OwnedFd> {
+        if is_forced(Forced::NoMemfd) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Without the flag the kernel writes a warning to its log, or refuses (vm.memfd_noexec). Before 6.3 the
+        // flag does not exist.
+        let made = match rustix::fs::memfd_create(c"pipewright", flags | MemfdFlags::NOEXEC_SEAL) {
+            Err(Errno::INVAL) => rustix::fs::memfd_create(c"pipewright", flags),
+            made => made,
+        };
+        made.map_err(in_call("memfd_create"))
+    }
+
+    fn settle(mapping: &Mapping, populate: Option<Advice>) -> io::Result<()> {
+        // A child forked by other code of this program gets no mapping: it could otherwise read and write the data
+        // of this connection.
+        mapping.advise(Advice::LinuxDontFork).map_err(in_call("madvise"))?;
+        if let Some(populate) = populate {
+            // Ignored: before Linux 5.14 the advice does not exist, and pages are mapped when they are touched.
+            let _ = mapping.advise(populate);
+        }
+        Ok(())
+    }
+
+    fn wrong(message: &str) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, format!("shared memory was refused: {message}"))
+    }
+}
+
+// `shm_open` with a name that is removed at once.
+#[cfg(target_os = "macos")]
+mod imp {
+    use std::io;
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::process;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::SystemTime;
+
+    use rustix::fs::Mode;
+    use rustix::io::{Errno, FdFlags};
+    use rustix::mm::ProtFlags;
+    use rustix::shm::{self, OFlags};
+
+    use super::call_error::in_call;
+    pub(super) use super::mapping::Mapping;
+    use super::rounded::has_size;
+    use crate::base::handle::Handle;
+
+    pub(super) fn create(size: usize, _: bool) -> io::Result<(Mapping, Handle)> {
+        let (writable, readable) = memory()?;
+        // This works only once per object, as intended.
+        rustix::fs::ftruncate(&writable, size as u64).map_err(in_call("ftruncate"))?;
+        let mapping = Mapping::of(&writable, size, ProtFlags::READ | ProtFlags::WRITE)?;
+        Ok((mapping, Handle::from(readable)))
+    }
+
+    pub(super) fn open(handle: &Handle, size: usize, _: bool) -> io::Result<Mapping> {
+        let stat = rustix::fs::fstat(handle)?;
+        if !u64::try_from(stat.st_size).is_ok_and(|found| has_size(found, size as u64)) {
+            let message = "shared memory was refused: its size is not the announced one";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        Mapping::of(handle.as_fd(), size, ProtFlags::READ)
+    }
+
+    /// Opens the object for writing and for reading. Between these two calls it has a name, which may have at most
+    /// 31 characters.
+    fn memory() -> io::Result<(OwnedFd, OwnedFd)> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let rights = Mode::RUSR | Mode::WUSR;
+        for _ in 0..8 {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let nanos = now.map_or(0, |now| now.subsec_nanos());
+            let name = format!("/pw{:x}.{count:x}.{nanos:x}", process::id());
+            let new = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+            let writable = match shm::open(name.as_str(), new, rights) {
+                Ok(fd) => fd,
+                Err(Errno::EXIST) => continue,
+                Err(error) => return Err(in_call("shm_open")(error)),
+            };
+            let readable = shm::open(name.as_str(), OFlags::RDONLY, Mode::empty());
+            shm::unlink(name.as_str())?;
+            let readable = readable.map_err(in_call("shm_open"))?;
+            for fd in [&writable, &readable] {
+                rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC)?;
+            }
+            return Ok((writable, readable));
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+}
+
+// A mapping of a descriptor, unmapped on drop.
+#[cfg(all(unix, not(any(miri, pipewright_plain_memory))))]
+mod mapping {
+    use std::ffi::c_void;
+    use std::io;
+    use std::os::fd::AsFd;
+    use std::ptr::{self, NonNull};
+
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+    use super::call_error::in_call;
+    use crate::base::generation::Generation;
+
+    /// Mapped memory.
+    #[derive(Debug)]
+    pub(crate) struct Mapping {
+        start: NonNull<u8>,
+        length: usize,
+        /// The process that has the mapping. In a fork the address may be used for something else.
+        created_in: Generation,
+    }
+
+    // SAFETY: memory belongs to no thread. The types that own a mapping decide who may write it.
+    unsafe impl Send for Mapping {}
+    // SAFETY: it only returns addresses. The types that own a mapping decide what may be done there.
+    unsafe impl Sync for Mapping {}
+
+    impl Mapping {
+        /// Maps the first `length` bytes of the object.
+        pub(super) fn of(fd: impl AsFd, length: usize, rights: ProtFlags) -> io::Result<Mapping> {
+            // SAFETY: a new mapping at an unused address, so nothing of ours changes.
+            let start = unsafe { mmap(ptr::null_mut(), length, rights, MapFlags::SHARED, fd, 0) };
+            let start = start.map_err(in_call("mmap"))?;
+            let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+            Ok(Mapping { start, length, created_in: Generation::current() })
+        }
+
+        #[inline]
+        pub(super) fn start(&self) -> *mut u8 {
+            self.start.as_ptr()
+        }
+
+        #[inline]
+        pub(super) fn len(&self) -> usize {
+            self.length
+        }
+
+        /// Returns true if this process made the mapping. Returns false in a fork.
+        #[inline]
+        pub(super) fn is_current(&self) -> bool {
+            self.created_in.is_current()
+        }
+
+        /// Gives the kernel advice on the mapping. Linux only.
+        #[cfg(target_os = "linux")]
+        pub(super) fn advise(&self, advice: rustix::mm::Advice) -> io::Result<()> {
+            let start: *mut c_void = self.start.as_ptr().cast();
+            // SAFETY: our own mapping; the advice used here changes no byte of it.
+            Ok(unsafe { rustix::mm::madvise(start, self.length, advice) }?)
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            if !self.is_current() {
+                return;
+            }
+            let start: *mut c_void = self.start.as_ptr().cast();
+            // Ignored: a part of a larger mapping that cannot be split (ENOMEM) stays mapped. SAFETY: created by
+            // `of` in this process, and no longer borrowed.
+            let _ = unsafe { munmap(start, self.length) };
+        }
+    }
+}
+
+// An error with the name of the system call that failed. Several are involved, each with its own limits.
+#[cfg(not(any(miri, pipewright_plain_memory)))]
+mod call_error {
+    use std::error::Error;
+    use std::{fmt, io};
+
+    /// The error of a system call.
+    #[derive(Debug)]
+    struct CallError {
+        call: &'static str,
+        error: io::Error,
+    }
+
+    /// Adds the name of the call to an error, which becomes the source.
+    pub(super) fn in_call<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> io::Error {
+        move |error| {
+            let error = error.into();
+            io::Error::new(error.kind(), CallError { call, error })
+        }
+    }
+
+    impl fmt::Display for CallError {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{}: {}", self.call, self.error)
+        }
+    }
+
+    impl Error for CallError {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.error)
+        }
+    }
+}
+
+// The sizes that a system gives to an object: whole pages.
+#[cfg(any(target_os = "macos", test))]
+mod rounded {
+    /// The sizes of pages of macOS: of Intel's processors, and of Apple's. A process under Rosetta sees the former, and
+    /// its kernel has the latter.
+    const PAGE_BYTES: [u64; 2] = [4 << 10, 16 << 10];
+
+    /// Returns true if an object that was made with that size has the size that was found: the kernel rounds it up to
+    /// whole pages.
+    pub(super) fn has_size(found: u64, made: u64) -> bool {
+        PAGE_BYTES.iter().any(|page| made.checked_next_multiple_of(*page) == Some(found))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::has_size;
+
+        #[test]
+        fn an_object_has_its_size_or_that_of_its_pages_and_no_other() {
+            // A ring of 64 KiB behind its words, on pages of 4 KiB and of 16 KiB.
+            let made = (4 << 10) + (64 << 10);
+            for (found, fits) in [
+                (made, true),
+                (80 << 10, true),
+                (made - 1, false),
+                (made + 1, false),
+                (made + (4 << 10), false),
+                (96 << 10, false),
+                (0, false),
+            ] {
+                assert_eq!(has_size(found, made), fits, "{found}");
+            }
+            assert!(!has_size(0, u64::MAX));
+        }
+    }
 }

@@ -1,10 +1,9 @@
 //! Unnamed sections of memory that only this process can map for writing.
 
 use std::ffi::c_void;
-use std::io;
-use std::mem;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
 use std::ptr::{self, NonNull};
+use std::{io, mem};
 
 use windows_sys::Win32::Foundation::{DuplicateHandle, HANDLE, INVALID_HANDLE_VALUE, NTSTATUS};
 use windows_sys::Win32::System::Memory::{
@@ -16,8 +15,7 @@ use windows_sys::Win32::System::Memory::{
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use super::call_error::in_call;
-use crate::base::handle::Handle;
-use crate::base::handle::SecurityDescriptor;
+use crate::base::handle::{Handle, SecurityDescriptor};
 
 /// The access list of a section. No user may open it, not even the owner, who could otherwise change the list.
 /// The owner may only read the list.

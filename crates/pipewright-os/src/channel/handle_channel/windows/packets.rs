@@ -1,4 +1,5 @@
-//! The packets in the pipe, which list the handles that come with some of the bytes.
+//! The packets in the pipe, which list the handles that come with some of the bytes, and the read and the write in
+//! progress.
 //!
 //! | offset | bytes | contents |
 //! |---|---|---|
@@ -10,8 +11,16 @@
 //! All numbers are little-endian.
 
 use std::io::{self, IoSlice};
+use std::os::windows::io::{
+    AsHandle, AsRawHandle as _, BorrowedHandle, IntoRawHandle as _, OwnedHandle,
+};
+use std::sync::Arc;
 
-use super::super::MOST_HANDLES;
+use super::OutgoingHandles;
+use crate::base::overlapped::OverlappedIo;
+use crate::base::pipe::{map_read_result, map_write_result, room};
+use crate::base::wake::Wake;
+use crate::channel::handle_channel::{Blocking, MOST_HANDLES, READ_AHEAD_BYTES};
 
 const HEAD_BYTES: usize = 8;
 const NUMBER_BYTES: usize = 8;
@@ -142,7 +151,7 @@ pub(super) fn encode(to: &mut Vec<u8>, numbers: &[u64], parts: &[IoSlice<'_>]) -
 }
 
 /// Appends a packet with a process ID.
-pub(super) fn encode_process(to: &mut Vec<u8>, id: u32) {
+fn encode_process(to: &mut Vec<u8>, id: u32) {
     encode_head(to, id, 0, OF_A_PROCESS);
 }
 
@@ -152,9 +161,263 @@ fn encode_head(to: &mut Vec<u8>, count: u32, handles: u16, kind: u16) {
     to.extend(kind.to_le_bytes());
 }
 
+/// The reading side of a channel end.
+///
+/// # Drop
+/// Cancels the read, and waits until the kernel has released the buffer.
+#[derive(Debug)]
+pub(super) struct ChannelReader {
+    /// Dropped before the buffer and the event, which the kernel uses. The buffer is not touched meanwhile.
+    running: Option<OverlappedIo>,
+    /// The bytes received. The next read fills the space behind them.
+    buffer: Vec<u8>,
+    /// The number of bytes already consumed.
+    start: usize,
+    /// Set when something can be received, or never will be.
+    event: Wake,
+    /// True if this side has set the event while a read was in progress.
+    is_raised: bool,
+    file: Arc<OwnedHandle>,
+    has_ended: bool,
+    calls: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadResult {
+    Bytes,
+    Nothing,
+    End,
+}
+
+impl ChannelReader {
+    pub(super) fn new(file: Arc<OwnedHandle>) -> io::Result<ChannelReader> {
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(READ_AHEAD_BYTES).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let event = Wake::new()?;
+        Ok(ChannelReader {
+            running: None,
+            buffer,
+            start: 0,
+            event,
+            is_raised: false,
+            file,
+            has_ended: false,
+            calls: 0,
+        })
+    }
+
+    pub(super) fn event(&self) -> BorrowedHandle<'_> {
+        self.event.as_handle()
+    }
+
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Returns the bytes received and not consumed.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
+    /// Consumes bytes.
+    pub(super) fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.buffer.len());
+    }
+
+    /// Starts a read, unless one is in progress or bytes are left to consume.
+    pub(super) fn go_on(&mut self) {
+        if self.running.is_some() || self.has_ended || !self.bytes().is_empty() {
+            return;
+        }
+        self.buffer.clear();
+        self.start = 0;
+        let spare = self.buffer.spare_capacity_mut();
+        let (to, room) = (spare.as_mut_ptr().cast(), spare.len());
+        // SAFETY: the file and the event stay open, and the buffer is not touched, until the operation is
+        // removed from here or dropped, which happens before they are.
+        let read = unsafe { OverlappedIo::read(self.file.as_raw_handle(), &self.event, to, room) };
+        if read.result().is_some() {
+            // A read that could not be started does not set the event.
+            self.event.raise();
+        }
+        self.running = Some(read);
+        self.is_raised = false;
+        self.calls += 1;
+    }
+
+    /// Sets the event if bytes are left or `more` is true. Otherwise the state of the read decides.
+    pub(super) fn tell(&mut self, more: bool) {
+        if more || !self.bytes().is_empty() {
+            self.event.raise();
+            self.is_raised = true;
+        } else if std::mem::take(&mut self.is_raised) {
+            self.event.lower();
+            if self.has_ended || self.running.as_ref().is_none_or(|read| read.result().is_some()) {
+                // The read completed before that.
+                self.event.raise();
+            }
+        }
+    }
+
+    pub(super) fn finish(&mut self, wait: Blocking) -> io::Result<ReadResult> {
+        loop {
+            if self.has_ended {
+                return Ok(ReadResult::End);
+            }
+            self.go_on();
+            let Some(read) = &mut self.running else { return Ok(ReadResult::Bytes) };
+            let result = match (read.result(), wait) {
+                (Some(result), _) => result,
+                (None, Blocking::Yes) => read.wait(),
+                (None, Blocking::No) => {
+                    // The kernel may set the event of the read before after that one's result was seen, and this one
+                    // had begun: a waiter would find it set, and nothing, again and again.
+                    self.event.lower();
+                    match read.result() {
+                        // It completed before that.
+                        Some(result) => {
+                            self.event.raise();
+                            result
+                        }
+                        None => return Ok(ReadResult::Nothing),
+                    }
+                }
+            };
+            self.running = None;
+            match map_read_result(self.file.as_handle(), result) {
+                Some(Ok(0)) => {
+                    self.has_ended = true;
+                    self.event.raise();
+                }
+                Some(Ok(count)) => {
+                    // SAFETY: the operation has filled that many bytes behind the length, which was 0.
+                    unsafe { self.buffer.set_len(count) };
+                    return Ok(ReadResult::Bytes);
+                }
+                Some(Err(error)) => {
+                    self.event.raise();
+                    return Err(error);
+                }
+                // The thread that started the read has ended, which cancelled it; or the other side wrote 0
+                // bytes.
+                None if wait == Blocking::No => {
+                    self.go_on();
+                    return Ok(ReadResult::Nothing);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Returns true if the file cannot be read at all.
+    pub(super) fn is_refused(&self) -> bool {
+        let result = self.running.as_ref().and_then(OverlappedIo::result);
+        let what = result.and_then(|result| map_read_result(self.file.as_handle(), result));
+        matches!(what, Some(Err(_)))
+    }
+}
+
+/// The writing side of a channel end.
+///
+/// # Drop
+/// Cancels the write, and waits until the kernel has released the buffer.
+#[derive(Debug)]
+pub(super) struct ChannelWriter {
+    /// Dropped before the buffer and the event, which the kernel uses. The buffer is not touched meanwhile.
+    running: Option<OverlappedIo>,
+    /// The bytes being written.
+    buffer: Vec<u8>,
+    /// The handles in the packet, which the other side takes from this process. Owned here until the packet is
+    /// written.
+    lent: Vec<OwnedHandle>,
+    /// Set while no write is in progress.
+    event: Wake,
+    file: Arc<OwnedHandle>,
+}
+
+impl ChannelWriter {
+    pub(super) fn new(file: Arc<OwnedHandle>) -> io::Result<ChannelWriter> {
+        let event = Wake::new()?;
+        event.raise();
+        Ok(ChannelWriter { running: None, buffer: Vec::new(), lent: Vec::new(), event, file })
+    }
+
+    pub(super) fn event(&self) -> BorrowedHandle<'_> {
+        self.event.as_handle()
+    }
+
+    /// Returns the number of bytes being written.
+    pub(super) fn unsent(&self) -> usize {
+        let Some(running) = &self.running else { return 0 };
+        if running.result().is_some() { 0 } else { self.buffer.len() }
+    }
+
+    /// Returns true if no write is in progress any more.
+    pub(super) fn settle(&mut self) -> io::Result<bool> {
+        let Some(running) = &self.running else { return Ok(true) };
+        let Some(result) = running.result() else { return Ok(false) };
+        self.running = None;
+        // A cancelled write has reset the event.
+        self.event.raise();
+        match map_write_result(result) {
+            Ok(count) if count >= self.buffer.len() => {
+                self.buffer.clear();
+                for handle in self.lent.drain(..) {
+                    // Owned by the other side now, which removes it from this process.
+                    let _ = handle.into_raw_handle();
+                }
+                Ok(true)
+            }
+            done => {
+                // A pipe accepts all bytes or none.
+                let error = done.err().unwrap_or_else(|| io::ErrorKind::WriteZero.into());
+                self.buffer.clear();
+                self.lent.clear();
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts to write one packet of the parts. Requires that no write is in progress. Returns the number of
+    /// bytes in the packet.
+    pub(super) fn begin(
+        &mut self,
+        introduction: Option<u32>,
+        given: OutgoingHandles,
+        parts: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
+        self.buffer.clear();
+        if let Some(id) = introduction {
+            encode_process(&mut self.buffer, id);
+        }
+        let count = encode(&mut self.buffer, &given.numbers, parts);
+        self.lent = given.lent;
+        self.start();
+        self.settle()?;
+        Ok(count)
+    }
+
+    fn start(&mut self) {
+        let (from, count) = (self.buffer.as_ptr(), self.buffer.len());
+        let file = self.file.as_raw_handle();
+        let room = room(self.file.as_handle());
+        // SAFETY: the file and the event stay open, and the buffer is not touched, until the operation is
+        // removed from here or dropped, which happens before they are.
+        let write =
+            unsafe { OverlappedIo::write_outliving_thread(file, &self.event, from, count, room) };
+        if write.result().is_some() {
+            // A write that could not be started does not set the event.
+            self.event.raise();
+        }
+        self.running = Some(write);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::pipe::{Mode, PipeOptions, pair};
+    use crate::base::wake::is_signalled;
 
     /// The bytes received, and the announcements with their positions in the bytes.
     type Decoded = (Vec<u8>, Vec<(usize, Announced)>);
@@ -211,7 +474,7 @@ mod tests {
         assert_eq!(bytes.len(), HEAD_BYTES + MAX_BYTES);
         assert!(
             bytes.len() + HEAD_BYTES + MOST_HANDLES * NUMBER_BYTES
-                <= super::super::PIPE_BYTES as usize
+                <= crate::channel::handle_channel::windows::PIPE_BYTES as usize
         );
     }
 
@@ -230,5 +493,20 @@ mod tests {
             let error = decode(bytes, 3).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn a_late_event_of_an_earlier_read_wakes_a_waiter_once() {
+        let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
+        let (reader, writer) = pair(options).unwrap();
+        let mut reads = ChannelReader::new(Arc::new(OwnedHandle::from(reader))).unwrap();
+        assert_eq!(reads.finish(Blocking::No).unwrap(), ReadResult::Nothing);
+        // As the kernel does, for the read before.
+        reads.event.raise();
+        assert_eq!(reads.finish(Blocking::No).unwrap(), ReadResult::Nothing);
+        assert!(!is_signalled(reads.event()));
+        assert_eq!(writer.try_write(b"x").unwrap(), 1);
+        assert_eq!(reads.finish(Blocking::Yes).unwrap(), ReadResult::Bytes);
+        assert_eq!(reads.bytes(), b"x");
     }
 }
