@@ -1,7 +1,10 @@
-//! The reasons why the kernel's asynchronous I/O is unavailable here.
+//! The reasons why the kernel's asynchronous I/O is unavailable here, and stand-ins for what a system lacks.
 
-use std::fmt;
-use std::io;
+use std::sync::Arc;
+use std::{fmt, io};
+
+use crate::base::wake::Wake;
+use crate::disk::file::{FileRequest, FinishedRequest};
 
 /// A reason why an I/O mechanism is unavailable on this machine or in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -243,5 +246,62 @@ mod tests {
         );
         assert!(is_filtered("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
         assert!(!is_filtered("Seccomp:\t0\nSeccomp_filters:\t2\n"));
+    }
+}
+
+/// A queue that cannot be created: it stands in for the asynchronous I/O that this system lacks, and no value of it can
+/// exist.
+#[derive(Debug)]
+pub(crate) enum Absent {}
+
+/// Stands in for io_uring.
+#[cfg(not(target_os = "linux"))]
+pub(crate) type Uring = Absent;
+
+/// Stands in for Linux AIO.
+#[cfg(not(target_os = "linux"))]
+pub(crate) type Aio = Absent;
+
+/// Stands in for a completion port.
+#[cfg(not(windows))]
+pub(crate) type CompletionPort = Absent;
+
+impl Absent {
+    /// Fails, whatever the options are.
+    pub(crate) fn new<Options>(
+        _: Options,
+        _: Option<Arc<Wake>>,
+    ) -> Result<Absent, UnavailableReason> {
+        Err(UnavailableReason::NotThisSystem)
+    }
+
+    pub(crate) fn push(&mut self, _: usize, _: FileRequest) -> Result<(), FileRequest> {
+        match *self {}
+    }
+
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn take(&mut self) -> Option<FinishedRequest> {
+        match *self {}
+    }
+
+    pub(crate) fn cancel(&mut self, _: usize) {
+        match *self {}
+    }
+
+    #[cfg(not(windows))]
+    pub(crate) fn call_status(&self, _: usize) -> ! {
+        match *self {}
+    }
+
+    #[cfg(not(windows))]
+    pub(crate) fn waker(&self) -> fn() {
+        match *self {}
     }
 }

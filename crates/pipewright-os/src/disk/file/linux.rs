@@ -1,31 +1,28 @@
-//! `O_DIRECT`, `statx`, `preadv2`, `fallocate`, `cachestat`.
+//! Files on Linux: `O_DIRECT`, `statx`, `preadv2`, `fallocate`, `cachestat`, extents, and the metadata space of Btrfs.
 
-mod btrfs;
-mod extents;
-mod nowait;
-
+use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
-    Advice, AtFlags, FallocateFlags, IFlags, SeekFrom, StatxAttributes, StatxFlags, fadvise,
-    fallocate, fstatfs, ioctl_getflags, ioctl_setflags, seek, statx,
+    Advice, AtFlags, FallocateFlags, IFlags, SeekFrom, StatxAttributes, StatxFlags, Timespec,
+    Timestamps, UTIME_NOW, UTIME_OMIT, fadvise, fallocate, fstatfs, futimens, ioctl_getflags,
+    ioctl_setflags, seek, statx,
 };
-use rustix::io::{Errno, ReadWriteFlags};
-
-pub(super) use btrfs::write_room;
-pub(super) use extents::extents;
-pub(super) use nowait::{nowait_reads, nowait_writes};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
+use rustix::time::{ClockId, clock_getres};
 
 use super::unix::is_character_device;
+use super::{Access, Alignment, Facts, File, Filesystem, NowaitReads, NowaitWrites, OpenOptions};
+use crate::base::memory::AlignedBuf;
+
 pub(super) use super::unix::{
     is_same, is_same_open, read_at, require_seekable, sync_all, sync_data, write_at,
 };
-use super::{Access, Alignment, Facts, File, Filesystem, OpenOptions};
-use crate::base::memory::AlignedBuf;
 
 pub(super) type Open = fs::File;
 
@@ -224,4 +221,177 @@ pub(super) fn forget_cache(file: &fs::File) -> io::Result<()> {
 
 pub(super) fn next_hole(file: &fs::File, from: u64) -> Option<u64> {
     seek(file, SeekFrom::Hole(from)).ok()
+}
+
+/// The head of `struct fiemap`, without its array of extents.
+#[repr(C)]
+struct Fiemap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped_extents: u32,
+    extent_count: u32,
+    reserved: u32,
+}
+
+/// `_IOWR('f', 11, struct fiemap)`.
+const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
+
+pub(super) fn extents(file: &fs::File, offset: u64, bytes: u64) -> Option<usize> {
+    // Without an array, the extents are only counted.
+    let mut requested = Fiemap {
+        start: offset,
+        length: bytes,
+        flags: 0,
+        mapped_extents: 0,
+        extent_count: 0,
+        reserved: 0,
+    };
+    let fd = file.as_fd().as_raw_fd();
+    // SAFETY: an open file and a live struct with the layout of the call, without an array for the kernel to
+    // fill.
+    let result = unsafe { libc::ioctl(fd, FS_IOC_FIEMAP, &raw mut requested) };
+    (result == 0).then_some(requested.mapped_extents as usize)
+}
+
+/// The fields of `struct btrfs_ioctl_fs_info_args` that are read.
+#[repr(C)]
+struct FsInfo {
+    max_id: u64,
+    num_devices: u64,
+    fsid: [u8; 16],
+    nodesize: u32,
+    others: [u8; 1024 - 36],
+}
+
+/// `_IOR(0x94, 31, struct btrfs_ioctl_fs_info_args)`.
+const BTRFS_IOC_FS_INFO: libc::Ioctl = 0x8400_941f_u32 as libc::Ioctl;
+
+/// The nodes that each write in place reserves until it is done: two for each level that a tree may have
+/// (`btrfs_calc_insert_metadata_size`). A write that must not wait is refused if there is no space for them.
+const NODES: u64 = 2 * 8;
+
+pub(super) fn write_room(file: &fs::File) -> Option<usize> {
+    let (uuid, nodesize) = info(file)?;
+    let counter = |name: &str| -> Option<u64> {
+        let of = |kind| format!("/sys/fs/btrfs/{uuid}/allocation/{kind}/{name}");
+        // Small filesystems use one kind of space for data and metadata.
+        let text = fs::read_to_string(of("metadata")).or_else(|_| fs::read_to_string(of("mixed")));
+        text.ok()?.trim().parse().ok()
+    };
+    let taken = ["bytes_used", "bytes_reserved", "bytes_pinned", "bytes_may_use", "bytes_readonly"];
+    let taken = taken.into_iter().map(counter).sum::<Option<u64>>()?;
+    let room = counter("total_bytes")?.saturating_sub(taken);
+    usize::try_from(room.checked_div(nodesize * NODES)?).ok()
+}
+
+/// Returns the filesystem's name in sysfs and the size of its nodes in bytes. `None` if it is not Btrfs.
+fn info(file: &fs::File) -> Option<(String, u64)> {
+    let mut info =
+        FsInfo { max_id: 0, num_devices: 0, fsid: [0; 16], nodesize: 0, others: [0; 1024 - 36] };
+    let fd = file.as_fd().as_raw_fd();
+    // SAFETY: an open file and a live struct with the layout and size of the call.
+    let result = unsafe { libc::ioctl(fd, BTRFS_IOC_FS_INFO, &raw mut info) };
+    if result != 0 {
+        return None;
+    }
+    let mut uuid = String::with_capacity(36);
+    for (place, byte) in info.fsid.iter().enumerate() {
+        let dash = if [4, 6, 8, 10].contains(&place) { "-" } else { "" };
+        write!(uuid, "{dash}{byte:02x}").ok()?;
+    }
+    Some((uuid, u64::from(info.nodesize)))
+}
+
+/// More than two ticks of the slowest clock that Linux can be built with (`CONFIG_HZ=100`).
+const TICKS: Duration = Duration::from_millis(25);
+/// Longer than a lock is held or a request waits for space.
+const MOMENT: Duration = Duration::from_millis(2);
+/// The number of rounds in which the timestamps have to be the cause.
+const ROUNDS: usize = 3;
+/// The number of attempts: the clock may tick between the timestamps and the write, or a lock may be held.
+const TRIES: usize = 64;
+
+pub(super) fn nowait_reads(file: &fs::File, to: &mut [u8], offset: u64) -> Option<NowaitReads> {
+    if is_read(file, to, offset)? {
+        return Some(NowaitReads::Taken);
+    }
+    let page = to.get_mut(..crate::base::memory::page_bytes());
+    let is_page_read = page.map_or(Some(false), |page| is_read(file, page, offset))?;
+    Some(if is_page_read { NowaitReads::OfOnePage } else { NowaitReads::Refused })
+}
+
+/// Returns true if a read is performed, possibly after some attempts, because a lock may be held.
+fn is_read(file: &fs::File, to: &mut [u8], offset: u64) -> Option<bool> {
+    for _ in 0..TRIES {
+        match read(file, to, offset)? {
+            Tried::Done => return Some(true),
+            Tried::Refused => return Some(false),
+            Tried::WouldWait => {}
+        }
+    }
+    Some(false)
+}
+
+pub(super) fn nowait_writes(file: &fs::File, block: &[u8], offset: u64) -> Option<NowaitWrites> {
+    let try_one = || write(file, block, offset);
+    for _ in 0..ROUNDS {
+        let mut tries = (0..TRIES).map(|_| change_times(file).and_then(|()| try_one()));
+        if tries.find(|tried| *tried != Some(Tried::WouldWait))?? == Tried::Refused {
+            return Some(NowaitWrites::Refused);
+        }
+        // A write that waits for the timestamps waits until they are updated. Other waits are shorter.
+        if lasts(Tried::Done, TICKS, try_one)? || !lasts(Tried::WouldWait, MOMENT, try_one)? {
+            return Some(NowaitWrites::Taken);
+        }
+    }
+    let tick = clock_getres(ClockId::RealtimeCoarse).try_into().ok()?;
+    Some(NowaitWrites::WaitForTimes { tick })
+}
+
+/// Returns true if every attempt ends this way for that long.
+fn lasts(end: Tried, time: Duration, try_one: impl Fn() -> Option<Tried>) -> Option<bool> {
+    let began = Instant::now();
+    loop {
+        // Checked before the write, which may take a while.
+        let is_last = began.elapsed() > time;
+        match try_one()? {
+            found if found != end => return Some(false),
+            _ if is_last => return Some(true),
+            _ => {}
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tried {
+    Done,
+    WouldWait,
+    Refused,
+}
+
+fn read(file: &fs::File, to: &mut [u8], offset: u64) -> Option<Tried> {
+    tried(preadv2(file, &mut [IoSliceMut::new(to)], offset, ReadWriteFlags::NOWAIT))
+}
+
+fn write(file: &fs::File, block: &[u8], offset: u64) -> Option<Tried> {
+    tried(pwritev2(file, &[IoSlice::new(block)], offset, ReadWriteFlags::NOWAIT))
+}
+
+/// Returns the outcome. `None` for an error that proves nothing.
+fn tried(result: Result<usize, Errno>) -> Option<Tried> {
+    match result {
+        Ok(_) => Some(Tried::Done),
+        Err(Errno::AGAIN) => Some(Tried::WouldWait),
+        Err(Errno::OPNOTSUPP) => Some(Tried::Refused),
+        Err(_) => None,
+    }
+}
+
+/// Sets the file's modification time to now. `None` if this process may not set it.
+fn change_times(file: &fs::File) -> Option<()> {
+    let special = |nsec| Timespec { tv_sec: 0, tv_nsec: nsec };
+    let times =
+        Timestamps { last_access: special(UTIME_OMIT), last_modification: special(UTIME_NOW) };
+    futimens(file, &times).ok()
 }

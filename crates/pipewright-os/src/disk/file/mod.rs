@@ -1,31 +1,22 @@
 //! Files that are read and written by offset, and their properties.
 
-mod facts;
-mod request;
-#[cfg(unix)]
-mod unix;
-#[cfg(not(target_os = "linux"))]
-mod unsupported;
-
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(target_os = "linux")]
-use linux as imp;
-#[cfg(target_os = "macos")]
-mod macos;
-#[cfg(target_os = "macos")]
-use macos as imp;
+mod request;
 #[cfg(windows)]
 mod windows;
+#[cfg(target_os = "linux")]
+use linux as imp;
 #[cfg(windows)]
 use windows as imp;
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+use std::{fs, io};
 
-pub use facts::{Alignment, Facts, Filesystem, NowaitReads, NowaitWrites};
+#[cfg(any(target_os = "linux", windows))]
+pub(crate) use request::InFlight;
 pub use request::{Action, FileRequest, FinishedRequest, MAX_BYTES};
 
 /// The options to open a file with.
@@ -408,4 +399,353 @@ fn not_seekable(is_directory: bool) -> io::Error {
     } else {
         io::Error::new(io::ErrorKind::NotSeekable, "neither a file nor a disk")
     }
+}
+
+// `F_NOCACHE`, `F_RDAHEAD`, `F_PREALLOCATE`.
+#[cfg(target_os = "macos")]
+mod imp {
+    use std::os::fd::AsRawFd as _;
+    use std::path::Path;
+    use std::{fs, io};
+
+    pub(super) use super::unix::{
+        is_same, is_same_open, read_at, require_seekable, sync_all, sync_data, write_at,
+    };
+    pub(super) use super::unsupported::{
+        cached_bytes, claim_disk, extents, forget_cache, len, next_hole, nowait_reads,
+        nowait_writes, read_cached_at, unwritten_bytes, write_in_place, write_room,
+    };
+    use super::{Access, Alignment, Facts, File, OpenOptions};
+
+    pub(super) type Open = fs::File;
+
+    pub(super) fn open(path: &Path, options: &OpenOptions) -> io::Result<fs::File> {
+        let file = super::unix::open(path, options, 0)?;
+        if options.direct {
+            set(&file, libc::F_NOCACHE, 1)?;
+        }
+        match options.access {
+            Access::Normal => {}
+            Access::Sequential => set(&file, libc::F_RDAHEAD, 1)?,
+            Access::Random => set(&file, libc::F_RDAHEAD, 0)?,
+        }
+        Ok(file)
+    }
+
+    fn set(file: &fs::File, command: libc::c_int, to: libc::c_int) -> io::Result<()> {
+        // SAFETY: an open file, and a command that takes a number.
+        let result = unsafe { libc::fcntl(file.as_raw_fd(), command, to) };
+        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    pub(super) fn allocate(file: &fs::File, offset: u64, bytes: u64) -> io::Result<()> {
+        let end = offset.checked_add(bytes).ok_or(io::ErrorKind::InvalidInput)?;
+        let length = len(file)?;
+        if end <= length {
+            // No call fills holes.
+            return Ok(());
+        }
+        let room = i64::try_from(end - length).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let store = libc::fstore_t {
+            fst_flags: libc::F_ALLOCATEALL,
+            fst_posmode: libc::F_PEOFPOSMODE,
+            fst_offset: 0,
+            fst_length: room,
+            fst_bytesalloc: 0,
+        };
+        // SAFETY: an open file, and the struct that the command takes.
+        let result =
+            unsafe { libc::fcntl(file.as_raw_fd(), libc::F_PREALLOCATE, &raw const store) };
+        if result == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        file.set_len(end)
+    }
+
+    pub(super) fn may_have_unwritten_data(file: &fs::File) -> bool {
+        !super::unix::is_character_device(file)
+    }
+
+    pub(super) fn alignment(_: &fs::File) -> io::Result<Alignment> {
+        Ok(Alignment::NONE)
+    }
+
+    pub(super) fn facts(file: &File) -> io::Result<Facts> {
+        Ok(Facts { length: file.len()?, ..Facts::default() })
+    }
+}
+
+// The calls that Unix systems share: `open`, `pread`, `pwrite`, `fsync`.
+#[cfg(unix)]
+mod unix {
+    use std::fs::{File, Metadata};
+    use std::io;
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::{
+        FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
+    };
+    use std::path::Path;
+
+    use super::{OpenOptions, SyncMode, not_seekable};
+
+    /// Opens the file with additional flags.
+    pub(super) fn open(path: &Path, options: &OpenOptions, flags: libc::c_int) -> io::Result<File> {
+        let sync = match options.sync {
+            SyncMode::None => 0,
+            SyncMode::Data => libc::O_DSYNC,
+            SyncMode::All => libc::O_SYNC,
+        };
+        options.of_std().custom_flags(flags | sync).open(path)
+    }
+
+    pub(super) fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+        let (one, other) = (std::fs::metadata(one)?, std::fs::metadata(other)?);
+        Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+    }
+
+    pub(super) fn is_same_open(one: &File, other: &File) -> io::Result<bool> {
+        let (one, other) = (one.metadata()?, other.metadata()?);
+        Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+    }
+
+    pub(super) fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<usize> {
+        file.read_at(to, offset)
+    }
+
+    pub(super) fn write_at(file: &File, from: &[u8], offset: u64) -> io::Result<usize> {
+        file.write_at(from, offset)
+    }
+
+    // The functions of std repeat the call after EINTR: the second one would succeed without the data that the first
+    // one has lost.
+    pub(super) fn sync_all(file: &File) -> io::Result<()> {
+        #[cfg(target_os = "macos")]
+        // SAFETY: an open file, and a command without an argument.
+        let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_FULLFSYNC) };
+        #[cfg(not(target_os = "macos"))]
+        // SAFETY: an open file.
+        let result = unsafe { libc::fsync(file.as_raw_fd()) };
+        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    pub(super) fn sync_data(file: &File) -> io::Result<()> {
+        #[cfg(target_os = "macos")]
+        return sync_all(file);
+        #[cfg(not(target_os = "macos"))]
+        // SAFETY: an open file.
+        match unsafe { libc::fdatasync(file.as_raw_fd()) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn is_character_device(file: &File) -> bool {
+        file.metadata().is_ok_and(|found| found.file_type().is_char_device())
+    }
+
+    pub(super) fn require_seekable(found: &Metadata) -> io::Result<()> {
+        let kind = found.file_type();
+        if kind.is_file() || kind.is_block_device() || kind.is_char_device() {
+            Ok(())
+        } else {
+            Err(not_seekable(kind.is_dir()))
+        }
+    }
+}
+
+// The answers of systems that have no call to look into the page cache, the extents or the flags of a file.
+//
+// macOS and Windows share them.
+#[cfg(not(target_os = "linux"))]
+mod unsupported {
+    use std::path::Path;
+    use std::{fs, io};
+
+    use super::{NowaitReads, NowaitWrites};
+
+    /// Returns `None`: no call reads only data that are in memory.
+    pub(super) fn read_cached_at(_: &fs::File, _: &mut [u8], _: u64) -> io::Result<Option<usize>> {
+        Ok(None)
+    }
+
+    pub(super) fn len(file: &fs::File) -> io::Result<u64> {
+        file.metadata().map(|found| found.len())
+    }
+
+    pub(super) fn nowait_reads(_: &fs::File, _: &mut [u8], _: u64) -> Option<NowaitReads> {
+        None
+    }
+
+    pub(super) fn nowait_writes(_: &fs::File, _: &[u8], _: u64) -> Option<NowaitWrites> {
+        None
+    }
+
+    pub(super) fn extents(_: &fs::File, _: u64, _: u64) -> Option<usize> {
+        None
+    }
+
+    pub(super) fn write_room(_: &fs::File) -> Option<usize> {
+        None
+    }
+
+    pub(super) fn cached_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
+        None
+    }
+
+    pub(super) fn unwritten_bytes(_: &fs::File, _: u64, _: u64) -> Option<u64> {
+        None
+    }
+
+    pub(super) fn forget_cache(_: &fs::File) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Opens the disk. Nothing keeps other processes away from it.
+    pub(super) fn claim_disk(path: &Path) -> io::Result<fs::File> {
+        fs::File::open(path)
+    }
+
+    pub(super) fn write_in_place(_: &fs::File) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn next_hole(_: &fs::File, _: u64) -> Option<u64> {
+        None
+    }
+}
+
+/// The alignment required for direct I/O, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alignment {
+    /// The alignment of a buffer's address.
+    pub memory: usize,
+    /// The alignment of the offset and the length.
+    pub offset: usize,
+    /// True if the system reported the alignment. Otherwise it is a value that suits every disk.
+    pub reported: bool,
+    /// True if direct I/O bypasses the cache; `Some(false)` if the system reports that it cannot.
+    pub direct: Option<bool>,
+}
+
+impl Alignment {
+    /// The alignment that suits every disk, and every filesystem with blocks of up to 4 KiB.
+    pub const ASSUMED: Alignment =
+        Alignment { memory: 4096, offset: 4096, reported: false, direct: None };
+    /// No alignment required.
+    pub const NONE: Alignment = Alignment { memory: 1, offset: 1, reported: true, direct: None };
+}
+
+/// The kind of a filesystem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Filesystem {
+    /// ext2, ext3 or ext4, which share one number.
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// Btrfs.
+    Btrfs,
+    /// F2FS.
+    F2fs,
+    /// Files in memory.
+    Tmpfs,
+    /// Layers over another filesystem: the root of most containers.
+    Overlay,
+    /// A filesystem in user space.
+    Fuse,
+    /// A network filesystem.
+    Nfs,
+    /// ZFS.
+    Zfs,
+    /// No filesystem: the disk itself.
+    Device,
+    /// Another filesystem, by its number.
+    Other(u64),
+}
+
+impl Filesystem {
+    /// Returns the filesystem for an `f_type` of `statfs`.
+    #[must_use]
+    pub fn of_number(number: u64) -> Filesystem {
+        match number {
+            0xef53 => Filesystem::Ext4,
+            0x5846_5342 => Filesystem::Xfs,
+            0x9123_683e => Filesystem::Btrfs,
+            0xf2f5_2010 => Filesystem::F2fs,
+            0x0102_1994 => Filesystem::Tmpfs,
+            0x794c_7630 => Filesystem::Overlay,
+            0x6573_5546 => Filesystem::Fuse,
+            0x6969 => Filesystem::Nfs,
+            0x2fc1_2fc1 => Filesystem::Zfs,
+            other => Filesystem::Other(other),
+        }
+    }
+
+    /// Returns the name that `mount` uses.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Filesystem::Ext4 => "ext4".to_owned(),
+            Filesystem::Xfs => "xfs".to_owned(),
+            Filesystem::Btrfs => "btrfs".to_owned(),
+            Filesystem::F2fs => "f2fs".to_owned(),
+            Filesystem::Tmpfs => "tmpfs".to_owned(),
+            Filesystem::Overlay => "overlay".to_owned(),
+            Filesystem::Fuse => "fuse".to_owned(),
+            Filesystem::Nfs => "nfs".to_owned(),
+            Filesystem::Zfs => "zfs".to_owned(),
+            Filesystem::Device => "block device".to_owned(),
+            Filesystem::Other(number) => format!("filesystem {number:#x}"),
+        }
+    }
+}
+
+/// The properties that decide how the system reads and writes a file. Unknown ones are `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Facts {
+    /// The length in bytes.
+    pub length: u64,
+    /// The filesystem.
+    pub filesystem: Option<Filesystem>,
+    /// True if the filesystem stores the file compressed.
+    pub compressed: Option<bool>,
+    /// True if the filesystem stores the file encrypted.
+    pub encrypted: Option<bool>,
+    /// True if the file is written in place, without copies and checksums (`chattr +C`).
+    pub no_copy_on_write: Option<bool>,
+    /// True if the filesystem supports requests that must not wait (`RWF_NOWAIT`).
+    pub nowait: Option<bool>,
+    /// True if the file can be polled. Ordinary files cannot; those in FUSE can.
+    pub pollable: Option<bool>,
+    /// The number of requests that the disk's queue holds.
+    pub device_queue: Option<u32>,
+}
+
+/// The result of a read that must not wait (`RWF_NOWAIT`). io_uring tries each read this way first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NowaitReads {
+    /// Such reads are performed.
+    Taken,
+    /// Such reads are performed only up to one page.
+    OfOnePage,
+    /// Such reads are always refused.
+    Refused,
+}
+
+/// The result of a write that must not wait (`RWF_NOWAIT`). io_uring tries each write this way first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NowaitWrites {
+    /// Such writes are performed.
+    Taken,
+    /// A write is refused if it has to update the file's timestamps: after each tick of their clock, until a write
+    /// that may wait has updated them.
+    WaitForTimes {
+        /// The time between two ticks of that clock.
+        tick: Duration,
+    },
+    /// Such writes are always refused.
+    Refused,
 }
