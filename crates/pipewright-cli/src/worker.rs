@@ -7,7 +7,7 @@ use std::time::Duration;
 use pipewright::{CaughtSignals, PipeReader, PipeWriter, Signal, console_in, console_out};
 use pipewright_cluster::{Drain, Hooks, SecretSource, Worker};
 use pipewright_os::base::error::Quoted;
-use pipewright_os::host::boot::host_name;
+use pipewright_os::host::host_info::host_name;
 use pipewright_os::process::kill_timer::KillTimer;
 
 use crate::args::WorkerOptions;

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use pipewright_os::base::error::Quoted;
-use pipewright_os::host::boot::boot_id;
+use pipewright_os::host::host_info::boot_id;
 use rusqlite::{Connection, params};
 
 use super::ledger::JobState;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pipewright_os::base::private_file::{Facts, PrivateLock, real_path};
-use pipewright_os::host::network_filesystem::is_network_filesystem;
+use pipewright_os::host::network::is_network_filesystem;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior, params};
 

@@ -8,7 +8,7 @@ use pipewright_batch::{
     jobs_of_make, shell_quoted,
 };
 use pipewright_cluster::{Nodes, Slurm};
-use pipewright_os::host::interfaces;
+use pipewright_os::host::network;
 
 use super::input;
 use crate::Failure;
@@ -200,7 +200,7 @@ fn address(listen: &str) -> Result<IpAddr, Failure> {
             false => Ok(address),
         };
     }
-    let addresses = interfaces::addresses(listen);
+    let addresses = network::addresses(listen);
     let addresses = addresses.map_err(Failure::cannot("list the network interfaces"))?;
     let none =
         || Failure(format!("--listen {listen:?}: there is no such interface with an address"));

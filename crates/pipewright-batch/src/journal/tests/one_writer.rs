@@ -12,7 +12,7 @@ fn error(path: &Path) -> LogError {
 }
 
 fn in_use_by(pid: u32) -> LogErrorKind {
-    LogErrorKind::InUse { pid: Some(pid), host: pipewright_os::host::boot::host_name() }
+    LogErrorKind::InUse { pid: Some(pid), host: pipewright_os::host::host_info::host_name() }
 }
 
 #[test]
