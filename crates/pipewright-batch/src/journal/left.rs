@@ -10,8 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright::{ErrorKind, ProcessHandle};
-use pipewright_os::process::open::group_lives;
-use pipewright_os::process::start_time::start_time;
+use pipewright_os::process::open::{group_lives, start_time};
 use rusqlite::Connection;
 
 use super::changes::Process;

@@ -70,7 +70,7 @@ pub(crate) use past::{Past, PastJob};
 use changes::Process;
 use ledger::Ledger;
 use pipewright_os::base::private_file::PrivateLock;
-use pipewright_os::process::start_time::start_time;
+use pipewright_os::process::open::start_time;
 #[cfg(test)]
 use queue::Flushed;
 use queue::Queue;

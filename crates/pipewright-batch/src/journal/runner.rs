@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use pipewright_os::host::host_info::{boot_id, host_name};
-use pipewright_os::process::start_time::start_time;
+use pipewright_os::process::open::start_time;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::RunFacts;

@@ -22,8 +22,6 @@ pub(crate) mod nolibc;
 pub mod open;
 #[cfg(target_os = "linux")]
 pub(crate) mod pidfd;
-#[cfg(any(target_os = "macos", test))]
-pub(crate) mod procargs;
 #[cfg(windows)]
 pub(crate) mod process_object;
 #[cfg(target_os = "linux")]
@@ -32,7 +30,6 @@ pub mod pty;
 #[cfg(target_os = "linux")]
 pub(crate) mod room;
 pub mod start;
-pub mod start_time;
 pub mod status;
 pub mod std_process;
 pub mod terminal;
