@@ -1,10 +1,9 @@
 //! A child is held by a pidfd, a handle that a later process with the same number can never get.
 
-use std::fmt;
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::{fmt, io};
 
 use rustix::io::Errno;
 
@@ -12,8 +11,7 @@ use super::{ContainedTree, Containment};
 use crate::base::generation::PerProcess;
 use crate::base::service_thread;
 use crate::base::signal::Signal;
-use crate::base::wake::EventSource;
-use crate::base::wake::Wake;
+use crate::base::wake::{EventSource, Wake};
 use crate::process::pidfd::{
     SavedStatus, is_refused, last_error, last_signal_result, saved_status, send,
 };

@@ -47,8 +47,8 @@ pub(crate) struct ChildHandle {
     group: Option<Box<HeldGroup>>,
 }
 
-/// The group of a tree. Its number is that of the child, which the reap frees: from then on the group is ours as long as one of the
-/// members that were there lives.
+/// The group of a tree. Its number is that of the child, which the reap frees: from then on the group is ours as long
+/// as one of the members that were there lives.
 #[derive(Debug, Default)]
 struct HeldGroup {
     /// The processes of this library in it.

@@ -1,5 +1,5 @@
-//! The end of a child: waiting for it, being woken by it, and signalling the child safely until then; and the containment of its
-//! tree.
+//! The end of a child: waiting for it, being woken by it, and signalling the child safely until then; and the
+//! containment of its tree.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod linux;
@@ -194,7 +194,8 @@ impl ChildHandle {
         self.0.is_group_leader()
     }
 
-    /// Returns true if the child is in that process group. False once it is reaped, and on Windows, which does not report it.
+    /// Returns true if the child is in that process group. False once it is reaped, and on Windows, which does not
+    /// report it.
     #[must_use]
     pub fn is_in_group(&self, group: u32) -> bool {
         self.0.is_in_group(group)
@@ -226,8 +227,9 @@ impl ChildHandle {
         self.0.group_is_alive()
     }
 
-    /// Kills what is left of the process group that holds the tree of this child, and the child itself if it has not ended. Waits a
-    /// moment for the ends, and returns the number of the others. Later calls return the same. 0 for a tree that is held in another way.
+    /// Kills what is left of the process group that holds the tree of this child, and the child itself if it has not
+    /// ended. Waits a moment for the ends, and returns the number of the others. Later calls return the same. 0 for a
+    /// tree that is held in another way.
     ///
     /// # Platform
     /// macOS, where only groups hold trees: those that were members when the child was reaped, or are now. Elsewhere 0.

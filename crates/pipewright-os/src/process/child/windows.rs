@@ -10,8 +10,7 @@ use windows_sys::Win32::System::Console::{
 
 use super::{ContainedTree, Containment};
 use crate::base::signal::Signal;
-use crate::base::wake::EventSource;
-use crate::base::wake::is_signalled;
+use crate::base::wake::{EventSource, is_signalled};
 use crate::process::process_object::{ProcessObject, unsupported};
 use crate::process::status::Ended;
 use crate::process::usage::Usage;

@@ -9,8 +9,8 @@ use crate::process::child::{ChildHandle, Containment};
 
 /// A holder of process trees, one at a time.
 ///
-/// The holder of the trees is made once, and a start in the slot costs little more than one that is not contained. Nothing
-/// of one tree is left when the next child starts, and each tree ends with this process, however that ends.
+/// The holder of the trees is made once, and a start in the slot costs little more than one that is not contained.
+/// Nothing of one tree is left when the next child starts, and each tree ends with this process, however that ends.
 ///
 /// # Platform
 /// Linux: a supervisor and its guard, which run as long as the slot. The supervisor starts the children at this
@@ -55,11 +55,12 @@ impl Begun {
     }
 }
 
-/// A start that another process has been asked for. As an event, it happens when [`finish`](Self::finish) would not wait.
+/// A start that another process has been asked for. As an event, it happens when [`finish`](Self::finish) would not
+/// wait.
 ///
 /// # Drop
-/// Waits a moment for the result of the start. A child that has been started is killed, and its tree. Without a result, what was
-/// asked is ended, as by [`end`](Self::end).
+/// Waits a moment for the result of the start. A child that has been started is killed, and its tree. Without a result,
+/// what was asked is ended, as by [`end`](Self::end).
 pub struct RequestedStart(pub(crate) Box<dyn Requested>);
 
 /// A requested start of the current system. A trait object, for the same reason as [`Slot`].
@@ -78,8 +79,9 @@ impl RequestedStart {
         self.0.finish(plan)
     }
 
-    /// Kills what was asked for the start, and the child with it, whose program or directory may be on a mount that does not
-    /// answer. The event happens once both have ended, which takes a second. It never happens if the kernel cannot end them.
+    /// Kills what was asked for the start, and the child with it, whose program or directory may be on a mount that
+    /// does not answer. The event happens once both have ended, which takes a second. It never happens if the kernel
+    /// cannot end them.
     pub fn end(&mut self) {
         self.0.end();
     }

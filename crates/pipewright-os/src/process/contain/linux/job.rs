@@ -3,12 +3,11 @@
 //! One socket has the reports of all commands of a slot, one after another. Only the current job reads it. Each job
 //! keeps what has been reported about it, so that later calls do not read the reports of the next one.
 
-use std::io;
-use std::mem;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+use std::{io, mem};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -18,7 +17,7 @@ use super::{Supervisor, release_groups};
 use crate::base::generation::Generation;
 use crate::process::child::linux::ExitReporter;
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
-use crate::process::contain::end_wait::EndWait;
+use crate::process::contain::EndWait;
 use crate::process::limits::TreeResources;
 use crate::process::member::Member;
 use crate::process::nolibc::message::Request;
@@ -54,8 +53,8 @@ impl SlotSupervisor {
         self.is_ending.load(Ordering::Relaxed)
     }
 
-    /// Ends it, and the tree that it holds. Its guard sees that too, and continues or replaces it if it does not answer: a
-    /// command may stop its own supervisor.
+    /// Ends it, and the tree that it holds. Its guard sees that too, and continues or replaces it if it does not
+    /// answer: a command may stop its own supervisor.
     pub(crate) fn end(&self) {
         if !self.made_in.is_current() {
             return;

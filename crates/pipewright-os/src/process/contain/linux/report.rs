@@ -1,10 +1,14 @@
-//! Messages of a supervisor: the exit status of the command, and the number of killed processes.
+//! Messages of a supervisor: the exit status of the command, which is reported from them, and the number of killed
+//! processes.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -12,6 +16,7 @@ use rustix::net::{
 };
 
 use crate::base::generation::Generation;
+use crate::process::child::linux::ExitReporter;
 use crate::process::nolibc::message::{
     CAN_WORK, ENDED, ENDED_LAST, MESSAGE_WORDS, MOST_HANDLES, READY, Request, STARTED, STOPPED,
     TREE_ENDED,
@@ -101,7 +106,7 @@ pub(crate) enum JobNotStarted {
 }
 
 impl JobNotStarted {
-    pub(crate) fn of_errno(error: Errno) -> JobNotStarted {
+    fn of_errno(error: Errno) -> JobNotStarted {
         JobNotStarted::Socket(error.into())
     }
 }
@@ -182,7 +187,8 @@ impl Reports {
         }
     }
 
-    /// Sends a request to the supervisor of a slot, with handles. Never waits: `EAGAIN` means that the supervisor does not read.
+    /// Sends a request to the supervisor of a slot, with handles. Never waits: `EAGAIN` means that the supervisor does
+    /// not read.
     pub(crate) fn request(
         &self,
         request: Request,
@@ -276,8 +282,9 @@ impl Reports {
         let _ = self.try_request_end();
     }
 
-    /// Tells a supervisor whose tree may outlive this process that its end is requested. The message stays unread there: so
-    /// the request that follows counts even if this process ends before it is seen. Not for the supervisor of a slot.
+    /// Tells a supervisor whose tree may outlive this process that its end is requested. The message stays unread
+    /// there: so the request that follows counts even if this process ends before it is seen. Not for the supervisor of
+    /// a slot.
     pub(crate) fn announce_end(&self) {
         if self.check_home().is_err() {
             return;
@@ -371,6 +378,68 @@ fn read(message: [u8; MESSAGE_BYTES]) -> SupervisorReport {
 
 fn micros(count: i64) -> Duration {
     Duration::from_micros(u64::try_from(count).unwrap_or(0))
+}
+
+/// The exit reports of one command, for the handle on its end.
+#[derive(Debug)]
+pub(crate) struct CommandReporter {
+    pub(crate) reports: Arc<Reports>,
+    pub(crate) command: i32,
+    pub(crate) has_stopped: AtomicBool,
+}
+
+impl CommandReporter {
+    pub(crate) fn new(reports: Arc<Reports>, command: i32) -> CommandReporter {
+        CommandReporter { reports, command, has_stopped: AtomicBool::new(false) }
+    }
+}
+
+impl ExitReporter for CommandReporter {
+    fn end(&self) -> io::Result<Option<Ended>> {
+        loop {
+            match self.reports.peek()? {
+                None => return Ok(None),
+                Some(
+                    SupervisorReport::Ended(pid, ended) | SupervisorReport::EndedLast(pid, ended),
+                ) if pid == self.command => {
+                    return Ok(Some(ended));
+                }
+                Some(SupervisorReport::CommandStopped) => {
+                    self.has_stopped.store(true, Ordering::Relaxed);
+                    self.reports.take().map(drop)?;
+                }
+                // The end of another process of the tree, whose supervisor was killed. Or a message that
+                // never comes at this point.
+                Some(
+                    SupervisorReport::Ended(..)
+                    | SupervisorReport::EndedLast(..)
+                    | SupervisorReport::Started
+                    | SupervisorReport::CanWork,
+                ) => {
+                    self.reports.take().map(drop)?;
+                }
+                // Both processes that could have reported have been killed, and the command with them.
+                Some(SupervisorReport::TreeEnded(_) | SupervisorReport::Nothing) => {
+                    return Err(io::Error::from_raw_os_error(libc::ECHILD));
+                }
+            }
+        }
+    }
+
+    fn wait_for_more(&self) -> io::Result<()> {
+        self.reports.check_home()?;
+        let mut polled = [PollFd::new(&*self.reports, PollFlags::IN)];
+        rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
+        Ok(())
+    }
+
+    fn take_stop(&self) -> bool {
+        self.has_stopped.swap(false, Ordering::Relaxed)
+    }
+
+    fn pollable(&self) -> BorrowedFd<'_> {
+        self.reports.as_fd()
+    }
 }
 
 #[cfg(test)]

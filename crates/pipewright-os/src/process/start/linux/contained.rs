@@ -42,8 +42,9 @@ use crate::process::child::{ChildHandle, linux as exit};
 use crate::process::contain::linux::cgroup::{self, Cgroup};
 use crate::process::contain::linux::image::{self, image};
 use crate::process::contain::linux::limits::{KeptGroups, LimitedGroups, NotLimited, keep};
-use crate::process::contain::linux::report::{NotStarted, Reports, StartedCommand};
-use crate::process::contain::linux::reporter::CommandReporter;
+use crate::process::contain::linux::report::{
+    CommandReporter, NotStarted, Reports, StartedCommand,
+};
 use crate::process::contain::linux::{LinuxTree, Supervisor, TreeMeter, release_groups};
 use crate::process::limits::TreeLimits;
 use crate::process::member::Member;

@@ -176,8 +176,8 @@ fn start(plan: &Plan<'_>, guard_start: Option<GuardStart>) -> Result<ChildHandle
     }
 }
 
-/// Waits until the kernel has suspended a child that was started so. For a child that was forked, exec closes the pipe of the
-/// report first: a signal before the suspension would be lost, and the child suspended for ever.
+/// Waits until the kernel has suspended a child that was started so. For a child that was forked, exec closes the pipe
+/// of the report first: a signal before the suspension would be lost, and the child suspended for ever.
 ///
 /// No event reports the suspension: its parent is not woken for it (XNU, exec_mach_imgact).
 fn wait_until_suspended(pid: u32) {
@@ -350,9 +350,9 @@ struct SpawnAttributes {
 }
 
 impl SpawnAttributes {
-    /// Creates the default attributes: no handler of the parent, which exec resets, and SIGPIPE and the
-    /// others at their defaults. Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop
-    /// when its reader is gone (rust-lang/rust#62569).
+    /// Creates the default attributes: no handler of the parent, which exec resets, and SIGPIPE and the others at their
+    /// defaults. Rust programs ignore SIGPIPE from the start, and a child that inherits that does not stop when its
+    /// reader is gone (rust-lang/rust#62569).
     fn with_defaults(options: &UnixOptions) -> io::Result<SpawnAttributes> {
         let mut attributes = SpawnAttributes::new()?;
         let others = options.default_signals.iter().map(|signal| signal.number());
@@ -592,8 +592,8 @@ mod tests {
         }
     }
 
-    /// With a guard, which waits, and a niceness, which needs a fork: the signal that resumes the child must not come before it is
-    /// suspended.
+    /// With a guard, which waits, and a niceness, which needs a fork: the signal that resumes the child must not come
+    /// before it is suspended.
     #[test]
     fn a_forked_child_with_a_guard_runs() {
         let unix = UnixOptions {

@@ -1,15 +1,13 @@
 //! One cgroup of version 2: the questions whether limited ones can be made in it, and the change that allows it.
 
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::controller::Controllers;
-use super::files;
+use super::{Controllers, files};
 use crate::process::contain::linux::cgroup::owner_of;
 use crate::process::procfs::Stat;
 use crate::process::room::{is_lack, is_lack_of_room};
@@ -79,8 +77,9 @@ impl Level {
         }
     }
 
-    /// Returns true if no process in it keeps the controllers from the cgroups in it. The kernel itself refuses that for
-    /// some controllers only; for `cpu` and `pids` it makes the cgroup a threaded one, in which no other can hold a process.
+    /// Returns true if no process in it keeps the controllers from the cgroups in it. The kernel itself refuses that
+    /// for some controllers only; for `cpu` and `pids` it makes the cgroup a threaded one, in which no other can hold a
+    /// process.
     fn may_give_controllers(&self) -> io::Result<bool> {
         let is_top = !self.path.join("cgroup.type").exists();
         Ok(is_top || self.pids()?.is_empty())

@@ -1,21 +1,20 @@
 //! The groups of a slot, which hold the limits of one tree after another.
 //!
-//! To make and to remove groups takes the kernel longer than to start a program. So the groups of a tree are used again,
-//! unless the next one could see that: by another limit or setting, memory that is still counted, or a peak that cannot be
-//! reset.
+//! To make and to remove groups takes the kernel longer than to start a program. So the groups of a tree are used
+//! again, unless the next one could see that: by another limit or setting, memory that is still counted, or a peak that
+//! cannot be reset.
 
 use std::ffi::CString;
-use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
 
 use rustix::fs::OFlags;
 
-use super::controller::Controller;
+use super::Controller;
+use super::groups::V1Group;
 use super::meter::{Figures, Meter, V1_PEAK};
-use super::v1::V1Group;
-use super::{LimitedGroups, NotLimited, files, v2};
+use super::{LimitedGroups, NotLimited, files, groups};
 use crate::process::contain::linux::cgroup::Cgroup;
 use crate::process::limits::{TreeLimits, TreeResources};
 
@@ -110,7 +109,7 @@ pub(crate) fn keep(
             return Ok(Arc::new(kept));
         }
     }
-    Ok(Arc::new(Kept::new(limits, v2::unique_name(), None)?))
+    Ok(Arc::new(Kept::new(limits, groups::unique_name(), None)?))
 }
 
 impl Kept {
@@ -175,7 +174,8 @@ impl Kept {
             && self.cgroup().map(Cgroup::dir).is_none_or(is_empty)
     }
 
-    /// Resets the peak of the memory. Returns false if that is not possible, or if memory of the last tree is still counted.
+    /// Resets the peak of the memory. Returns false if that is not possible, or if memory of the last tree is still
+    /// counted.
     fn reset_memory(&self) -> bool {
         // The kernel counts 64 pages at a time for each processor, so the figures of a new group are no more exact.
         const COUNTED_BYTES: u64 = 1 << 20;

@@ -1,22 +1,29 @@
-//! The figures of the groups of a tree.
+//! The figures of the groups of a tree, the victim of the kernel, and a limit on memory that is held without it.
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use super::controller::Controller;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::Controller;
 use super::files::{self, OpenFiles};
-use super::kernel_log::{self, LoggedKill};
-use super::oom::{self, Kills};
-use super::place::LimitedPlace;
-use super::sampled::{SampledTree, Sampler};
-use super::v1::{V1Group, V1Groups};
-use super::{v1, v2};
+use super::groups::{self, Kills, V1Group, V1Groups};
+use super::place::{Ancestor, LimitedPlace};
+use crate::base::generation::Generation;
+use crate::base::service_thread;
+use crate::base::wait::{self, Slot};
+use crate::base::wake::Wake;
 use crate::process::contain::linux::TreeMeter;
 use crate::process::contain::linux::cgroup::Cgroup;
-use crate::process::limits::{HeldLimits, MemoryLimit, OutOfMemory, TreeResources};
+use crate::process::contain::linux::report::Reports;
+use crate::process::limits::{HeldLimits, MemoryLimit, OutOfMemory, TreeResources, Victim};
+use crate::process::member::Member;
+use crate::process::procfs::{self, children_of};
+use crate::process::tree::is_child_of;
 use crate::process::usage::TreeUsage;
 
 /// The groups of a tree, and the counts of the groups around it at its start.
@@ -60,7 +67,7 @@ impl Meter {
         sampler: Option<Sampler>,
     ) -> Meter {
         let around = place.map(|place| {
-            let counts = place.ancestors.iter().map(oom::Ancestor::ooms).collect();
+            let counts = place.ancestors.iter().map(Ancestor::ooms).collect();
             (place, counts)
         });
         Meter { held, groups, around, sampler, open: None }
@@ -109,10 +116,10 @@ impl Meter {
     pub(super) fn settings(&self, cgroup: Option<&Cgroup>) -> Vec<String> {
         let of_cgroup = cgroup
             .into_iter()
-            .flat_map(|cgroup| v2::SETTINGS.iter().map(move |file| (cgroup.dir(), *file)));
+            .flat_map(|cgroup| groups::SETTINGS.iter().map(move |file| (cgroup.dir(), *file)));
         let of_groups = self.groups.iter().flat_map(|group| {
             group.controllers.iter().flat_map(move |controller| {
-                v1::settings_of(controller).iter().map(move |file| (group.dir(), *file))
+                groups::v1_settings_of(controller).iter().map(move |file| (group.dir(), *file))
             })
         });
         of_cgroup.chain(of_groups).map(|(dir, file)| self.read(dir, file)).collect()
@@ -127,8 +134,8 @@ impl Meter {
         self.sampler.is_some()
     }
 
-    /// Returns true if no group around them was out of memory since they were made: that would be taken for the reason of a
-    /// later kill.
+    /// Returns true if no group around them was out of memory since they were made: that would be taken for the reason
+    /// of a later kill.
     pub(super) fn ancestors_had_memory(&self) -> bool {
         self.around.iter().all(|(place, counts)| {
             place.ancestors.iter().zip(counts).all(|(ancestor, before)| ancestor.ooms() == *before)
@@ -139,7 +146,7 @@ impl Meter {
         let limit = self.held.limits.memory_max_bytes;
         if let Some(group) = self.groups.of(Controller::Memory) {
             let control = self.read(group.dir(), "memory.oom_control");
-            let kills = oom::in_v1(group, &control, limit)?;
+            let kills = groups::kills_in_v1(group, &control, limit)?;
             let peak_bytes = self.number(group.dir(), V1_PEAK);
             return Some(Killed { kills, peak_bytes, group: group.name() });
         }
@@ -149,7 +156,7 @@ impl Meter {
             None => Vec::new(),
         };
         let events = self.read(cgroup.dir(), "memory.events");
-        let kills = oom::in_v2(cgroup, &events, limit, &ancestors)?;
+        let kills = groups::kills_in_v2(cgroup, &events, limit, &ancestors)?;
         let peak_bytes = self.number(cgroup.dir(), "memory.peak");
         Some(Killed { kills, peak_bytes, group: cgroup.name().to_string_lossy().into_owned() })
     }
@@ -205,7 +212,7 @@ impl Meter {
         let Figures { usage, killed, refused_starts } = figures;
         let out_of_memory = killed.map(|Killed { kills, peak_bytes, group }| {
             let killed = u32::try_from(kills.count).unwrap_or(u32::MAX);
-            let logged = kernel_log::kill_in(&group);
+            let logged = kill_in(&group);
             let limit = match (kills.limit, logged) {
                 // The limit is outside of the groups that can be seen from here.
                 (MemoryLimit::Machine, Some(LoggedKill { is_of_machine: false, .. })) => {
@@ -254,5 +261,248 @@ impl TreeMeter for Meter {
 
     fn resources(&self, cgroup: Option<&Cgroup>) -> TreeResources {
         self.explain(self.figures(cgroup))
+    }
+}
+
+/// The time between two looks.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// The processes of a tree, without a share in their lives.
+pub(crate) struct SampledTree {
+    pub(crate) cgroup: Option<Weak<Cgroup>>,
+    /// The reports of the supervisor, its number, and its parent.
+    pub(crate) supervisor: Option<(Weak<Reports>, u32, Member)>,
+}
+
+/// The thread that looks at the memory of a tree, and kills the tree if it is too much.
+///
+/// Between two looks the tree can use any amount of memory. So this is only done if a limit may be left out.
+///
+/// # Drop
+/// Ends it.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    limit_bytes: u64,
+    stop: Arc<Wake>,
+    /// The process whose thread it is.
+    made_in: Generation,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// The findings of the looks so far.
+#[derive(Debug, Default)]
+struct Seen {
+    peak_bytes: u64,
+    /// The number of processes that were killed because the limit was exceeded.
+    killed: Option<u32>,
+}
+
+impl Sampler {
+    pub(super) fn new(limit_bytes: u64) -> io::Result<Sampler> {
+        Ok(Sampler {
+            limit_bytes,
+            stop: Arc::new(Wake::new()?),
+            made_in: Generation::current(),
+            seen: Arc::default(),
+        })
+    }
+
+    /// Begins to look at a tree.
+    pub(super) fn begin(&self, tree: SampledTree) {
+        let (stop, seen, limit) =
+            (Arc::clone(&self.stop), Arc::clone(&self.seen), self.limit_bytes);
+        let watch = move || {
+            while !stop.is_raised() {
+                let pids = match tree.pids() {
+                    Some(Ok(pids)) => pids,
+                    // There is no room to look now.
+                    Some(Err(_)) => {
+                        pause(&stop);
+                        continue;
+                    }
+                    None => return,
+                };
+                let memory = memory_bytes(&pids, limit);
+                let mut bytes: u64 = memory.iter().map(|(_, bytes)| bytes).sum();
+                if bytes > limit {
+                    // A number may have passed to another process before its memory was read. One that still belongs to
+                    // the tree had not.
+                    let Some(Ok(still)) = tree.pids() else { continue };
+                    let them = memory.iter().filter(|(pid, _)| still.contains(pid));
+                    bytes = them.map(|(_, bytes)| bytes).sum();
+                }
+                let mut seen = lock(&seen);
+                seen.peak_bytes = seen.peak_bytes.max(bytes);
+                if bytes > limit {
+                    seen.killed = u32::try_from(pids.len()).ok();
+                    tree.kill();
+                    return;
+                }
+                drop(seen);
+                pause(&stop);
+            }
+        };
+        // Ignored: no thread can be started, and the tree runs without a limit, as was allowed.
+        let _ = service_thread::start(c"pipewright-limit", watch);
+    }
+
+    pub(super) fn peak_bytes(&self) -> Option<u64> {
+        Some(lock(&self.seen).peak_bytes).filter(|peak| *peak > 0)
+    }
+
+    /// Returns the kill of the tree, if it used too much.
+    pub(super) fn out_of_memory(&self) -> Option<OutOfMemory> {
+        let seen = lock(&self.seen);
+        Some(OutOfMemory {
+            limit: MemoryLimit::OfCommand(self.limit_bytes),
+            peak_bytes: Some(seen.peak_bytes),
+            victim: None,
+            killed: seen.killed?,
+            peak_pids: None,
+        })
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        // A fork has a copy of the flag of the thread.
+        if self.made_in.is_current() {
+            self.stop.raise();
+        }
+    }
+}
+
+/// Waits for the next look, or for the end of looking.
+fn pause(stop: &Wake) {
+    // Ignored: the next look comes at once.
+    let _ = wait::any(&mut [Slot::Event(stop)], Some(Instant::now() + INTERVAL));
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    // Each field is one assignment.
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SampledTree {
+    /// Returns the numbers of the processes; `None` if the tree is gone.
+    fn pids(&self) -> Option<io::Result<Vec<u32>>> {
+        if let Some(cgroup) = &self.cgroup {
+            return Some(cgroup.upgrade()?.pids());
+        }
+        let (reports, supervisor, guard) = self.supervisor.as_ref()?;
+        reports.upgrade()?;
+        let pids = descendants_of(*supervisor).map_err(io::Error::from);
+        // A child of the guard keeps its number until the guard has reaped it. Checked afterwards: then the list is its
+        // own.
+        match is_child_of(*supervisor, guard) {
+            Ok(true) => Some(pids),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn kill(&self) {
+        if let Some(cgroup) = self.cgroup.as_ref().and_then(Weak::upgrade) {
+            cgroup.kill();
+        }
+        if let Some(reports) = self.supervisor.as_ref().and_then(|(reports, ..)| reports.upgrade())
+        {
+            reports.request_end();
+        }
+    }
+}
+
+fn descendants_of(pid: u32) -> rustix::io::Result<Vec<u32>> {
+    let mut pids = children_of(pid)?;
+    let mut next = 0;
+    while let Some(pid) = pids.get(next) {
+        pids.extend(children_of(*pid)?);
+        next += 1;
+    }
+    Ok(pids)
+}
+
+/// Returns the memory of each process. Memory that several share counts once only if it matters: that figure costs
+/// more.
+fn memory_bytes(pids: &[u32], limit: u64) -> Vec<(u32, u64)> {
+    let kib = |pid: u32, file: &str, name: &[u8]| {
+        let text = procfs::read(&format!("/proc/{pid}/{file}")).ok()?;
+        let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+        procfs::number(procfs::words(line).next()?).map(u64::from)
+    };
+    let resident = |pid: u32| kib(pid, "status", b"VmRSS:").unwrap_or(0);
+    let of_each = |kib: &dyn Fn(u32) -> u64| -> Vec<(u32, u64)> {
+        pids.iter().map(|pid| (*pid, kib(*pid) * 1024)).collect()
+    };
+    let memory = of_each(&resident);
+    if memory.iter().map(|(_, bytes)| bytes).sum::<u64>() <= limit {
+        return memory;
+    }
+    of_each(&|pid| kib(pid, "smaps_rollup", b"Pss:").unwrap_or_else(|| resident(pid)))
+}
+
+/// A kill, as the kernel's log has it.
+///
+/// The log can be read by root, and by others if `kernel.dmesg_restrict` is 0. The kernel leaves lines out if many
+/// processes are killed in a short time. So the victim may stay unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LoggedKill {
+    pub(super) victim: Victim,
+    /// True if the machine had no memory left; false if a limit was reached.
+    is_of_machine: bool,
+}
+
+/// Returns the last kill in the group with that name, which is unique.
+fn kill_in(group: &str) -> Option<LoggedKill> {
+    const RECORD_BYTES: usize = 8 << 10;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let log = rustix::fs::open("/dev/kmsg", flags, Mode::empty()).ok()?;
+    let mut record = [0; RECORD_BYTES];
+    let mut kill = None;
+    loop {
+        match rustix::io::read(&log, &mut record) {
+            Ok(0) => return kill,
+            Ok(count) => {
+                let text = String::from_utf8_lossy(record.get(..count).unwrap_or_default());
+                kill = in_record(&text, group).or(kill);
+            }
+            // The record was overwritten; the next read continues with the oldest one.
+            Err(Errno::PIPE | Errno::INTR) => {}
+            Err(_) => return kill,
+        }
+    }
+}
+
+/// Returns the kill that a record is about, if that was in the group.
+fn in_record(record: &str, group: &str) -> Option<LoggedKill> {
+    let (_, facts) = record.lines().next()?.split_once(";oom-kill:")?;
+    let (cause, after) = facts.split_once(",task_memcg=")?;
+    // The name of a process may contain anything; its number follows it.
+    let (path, task) = after.split_once(",task=")?;
+    path.split('/').find(|part| *part == group)?;
+    let (name, numbers) = task.rsplit_once(",pid=")?;
+    let pid = numbers.split(',').next()?.parse().ok()?;
+    let is_of_machine = !cause.contains(",oom_memcg=");
+    Some(LoggedKill { victim: Victim::new(pid, name), is_of_machine })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_victim_of_the_group_is_found() {
+        let record = "6,1057,5071442,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,\
+            mems_allowed=0,oom_memcg=/a/pipewright-7-l0-f,task_memcg=/a/pipewright-7-l0-f/x,task=cc1 ,plus,\
+            pid=4711,uid=1000\n SUBSYSTEM=memory\n";
+        let LoggedKill { victim, is_of_machine } = in_record(record, "pipewright-7-l0-f").unwrap();
+        assert_eq!((victim.pid(), victim.name()), (4711, "cc1 ,plus"));
+        assert!(!is_of_machine);
+        let machine = record.replace("oom_memcg=/a/pipewright-7-l0-f", "global_oom");
+        assert!(in_record(&machine, "pipewright-7-l0-f").unwrap().is_of_machine);
+        assert_eq!(in_record(record, "pipewright-7-l0"), None);
+        assert_eq!(in_record(record, "pipewright-7-l0-f2"), None);
+        assert_eq!(in_record("6,1,2,-;something else", "a"), None);
+        assert_eq!(in_record("", "a"), None);
     }
 }

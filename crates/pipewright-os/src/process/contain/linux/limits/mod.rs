@@ -1,37 +1,29 @@
 //! The groups that hold the limits of a tree, and their figures.
 //!
-//! Each limit belongs to a controller of the kernel, and each controller is in cgroup v2 or in a hierarchy of cgroup v1.
-//! If v2 has the controllers, the cgroup that contains the tree holds the limits too. For the others the child joins a
-//! group of v1 before its program is loaded.
+//! Each limit belongs to a controller of the kernel, and each controller is in cgroup v2 or in a hierarchy of cgroup
+//! v1. If v2 has the controllers, the cgroup that contains the tree holds the limits too. For the others the child
+//! joins a group of v1 before its program is loaded.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `controller.rs` | the controllers, and the limits that need them |
+//! | `mod.rs` | the controllers, and the choice of groups for a tree |
 //! | `place.rs` | the cgroup of version 2 in which limited ones can be made |
 //! | `delegated.rs` | the questions about one such cgroup |
 //! | `scope.rs` | a scope that systemd makes for this process |
 //! | `dbus/` | the calls to systemd |
-//! | `v2.rs`, `v1.rs` | the groups of a tree, with their limits |
-//! | `sampled.rs` | a limit on memory without the kernel |
+//! | `groups.rs` | the groups of a tree, with their limits, and their counts of kills |
 //! | `kept.rs` | the groups of a slot, for one tree after another |
-//! | `meter.rs` | the figures of those groups |
-//! | `oom.rs` | the reason for a kill for lack of memory |
-//! | `kernel_log.rs` | the victim, from the kernel's log |
+//! | `meter.rs` | the figures of those groups, the victim, and a limit on memory without the kernel |
 //! | `files.rs` | the files of a group |
 
-mod controller;
 mod dbus;
 mod delegated;
 pub(super) mod files;
+mod groups;
 mod kept;
-mod kernel_log;
 mod meter;
-mod oom;
 mod place;
-mod sampled;
 mod scope;
-mod v1;
-mod v2;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -40,12 +32,11 @@ use super::cgroup::Cgroup;
 use super::place::own_cgroups;
 use crate::process::limits::{HeldLimits, LimitKind, LimitMechanism, LimitUnavailable, TreeLimits};
 use crate::process::room::is_lack;
-use controller::Controllers;
+use groups::V1Groups;
+use meter::Sampler;
+
 pub(crate) use kept::{GroupNames, Joins, KeptGroups, keep};
-pub(crate) use meter::Meter;
-pub(crate) use sampled::SampledTree;
-use sampled::Sampler;
-use v1::V1Groups;
+pub(crate) use meter::{Meter, SampledTree};
 
 /// The groups of a tree that has limits.
 pub(crate) struct LimitedGroups {
@@ -74,7 +65,7 @@ impl From<io::Error> for NotLimited {
 impl LimitedGroups {
     /// Makes the groups, with their limits set.
     pub(crate) fn new(limits: TreeLimits) -> Result<LimitedGroups, NotLimited> {
-        LimitedGroups::named(limits, &v2::unique_name())
+        LimitedGroups::named(limits, &groups::unique_name())
     }
 
     /// Makes the groups under a name that no other tree has.
@@ -83,11 +74,11 @@ impl LimitedGroups {
         let needed = Controllers::of(&limits);
         let own = &*own_cgroups()?.unwrap_or_default();
         let in_v2 = needed.and(place::visible(own)?);
-        let cgroup = v2::cgroup(own, in_v2, &mut held, name)?;
+        let cgroup = groups::cgroup(own, in_v2, &mut held, name)?;
         let in_v2 = if cgroup.is_some() { in_v2 } else { Controllers::NONE };
         let groups = V1Groups::new(own, needed.without(in_v2), &mut held, name)?;
         for kind in held.limits.kinds().collect::<Vec<_>>() {
-            let controller = controller::of(kind);
+            let controller = controller_of(kind);
             if !in_v2.has(controller) && !groups.has(controller) {
                 let reason = format!("no {} controller is mounted", controller.name());
                 held.give_up(LimitUnavailable::new(kind, reason))?;
@@ -102,7 +93,7 @@ impl LimitedGroups {
         let limit_procs = groups.procs()?;
         let cgroup = match cgroup {
             Some(cgroup) => Some(cgroup),
-            None => v2::for_measurement(own, name)?,
+            None => groups::for_measurement(own, name)?,
         };
         let (cgroup, place) = match cgroup {
             Some((cgroup, place)) => (Some(cgroup), place),
@@ -184,5 +175,104 @@ impl HeldLimits {
                 self.give_up(limit)
             }
         }
+    }
+}
+
+/// A controller of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Controller {
+    Memory,
+    Cpu,
+    Pids,
+}
+
+impl Controller {
+    const ALL: [Controller; 3] = [Controller::Memory, Controller::Cpu, Controller::Pids];
+
+    fn name(self) -> &'static str {
+        match self {
+            Controller::Memory => "memory",
+            Controller::Cpu => "cpu",
+            Controller::Pids => "pids",
+        }
+    }
+
+    /// Returns the limit that names the controller in an error: the first of those that need it.
+    fn kind(self) -> LimitKind {
+        match self {
+            Controller::Memory => LimitKind::Memory,
+            Controller::Cpu => LimitKind::Cpu,
+            Controller::Pids => LimitKind::Pids,
+        }
+    }
+}
+
+/// Returns the controller that holds a limit.
+fn controller_of(kind: LimitKind) -> Controller {
+    match kind {
+        LimitKind::Memory | LimitKind::Swap | LimitKind::OomGroup => Controller::Memory,
+        LimitKind::Cpu => Controller::Cpu,
+        LimitKind::Pids => Controller::Pids,
+    }
+}
+
+/// A set of controllers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Controllers(u8);
+
+impl Controllers {
+    const NONE: Controllers = Controllers(0);
+
+    /// Returns the controllers that the limits need.
+    fn of(limits: &TreeLimits) -> Controllers {
+        limits.kinds().fold(Controllers::NONE, |set, kind| set.with(controller_of(kind)))
+    }
+
+    fn named(text: &str) -> Controllers {
+        let is_named =
+            |it: &Controller| text.split_ascii_whitespace().any(|word| word == it.name());
+        let named = Controller::ALL.into_iter().filter(is_named);
+        named.fold(Controllers::NONE, Controllers::with)
+    }
+
+    fn with(self, controller: Controller) -> Controllers {
+        Controllers(self.0 | 1 << controller as u8)
+    }
+
+    fn has(self, controller: Controller) -> bool {
+        self.0 & 1 << controller as u8 != 0
+    }
+
+    fn and(self, other: Controllers) -> Controllers {
+        Controllers(self.0 & other.0)
+    }
+
+    fn without(self, other: Controllers) -> Controllers {
+        Controllers(self.0 & !other.0)
+    }
+
+    fn iter(self) -> impl Iterator<Item = Controller> {
+        Controller::ALL.into_iter().filter(move |it| self.has(*it))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_are_found_by_whole_words() {
+        let named = Controllers::named("cpuset cpu io memory hugetlb\n");
+        assert!(named.has(Controller::Cpu) && named.has(Controller::Memory));
+        assert!(!named.has(Controller::Pids));
+        assert_eq!(Controllers::named("cpuset pids.x"), Controllers::NONE);
+    }
+
+    #[test]
+    fn limits_name_their_controllers() {
+        let limits = TreeLimits { memory_swap_max_bytes: Some(0), ..TreeLimits::default() };
+        let needed = Controllers::of(&limits);
+        assert_eq!(needed.iter().collect::<Vec<_>>(), [Controller::Memory]);
+        assert_eq!(needed.without(needed), Controllers::NONE);
     }
 }

@@ -1,22 +1,41 @@
 //! The cgroup of version 2 in which limited ones can be made: that of this process, or one around it.
 //!
-//! A cgroup with processes cannot give controllers to the cgroups in it (cgroups(7), "no internal processes"). So a process
-//! that makes limited cgroups either is in a leaf, beside which it makes them, or moves to a leaf first.
+//! A cgroup with processes cannot give controllers to the cgroups in it (cgroups(7), "no internal processes"). So a
+//! process that makes limited cgroups either is in a leaf, beside which it makes them, or moves to a leaf first.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::NotLimited;
-use super::controller::Controllers;
+use super::Controllers;
 use super::delegated::{Level, Refusal, is_under_systemd};
-use super::oom::Ancestor;
 use super::scope::{self, NoScope};
+use super::{NotLimited, files};
 use crate::base::generation::PerProcess;
 use crate::process::contain::linux::place::{OwnCgroups, own_cgroups};
 use crate::process::limits::LimitUnavailable;
 use crate::process::room::is_lack;
+
+/// A cgroup around the tree that limits the memory.
+#[derive(Debug)]
+pub(super) struct Ancestor {
+    pub(super) dir: OwnedFd,
+    pub(super) limit_bytes: u64,
+}
+
+impl Ancestor {
+    /// Returns how often its own limit was reached so far.
+    pub(super) fn ooms(&self) -> u64 {
+        own_ooms(self.dir.as_fd())
+    }
+}
+
+/// Returns how often the limit of that cgroup was reached, without the limits of those in it.
+pub(super) fn own_ooms(dir: BorrowedFd<'_>) -> u64 {
+    let events = files::read(dir, "memory.events.local");
+    events.ok().and_then(|text| files::value(&text, "oom")).unwrap_or(0)
+}
 
 /// The cgroup in which limited ones are made.
 #[derive(Debug)]
@@ -40,8 +59,8 @@ struct Known {
     missing: Controllers,
 }
 
-/// Returns the facts about the cgroup that this process is in now. Kept locked: two threads must not move this process at
-/// the same time.
+/// Returns the facts about the cgroup that this process is in now. Kept locked: two threads must not move this process
+/// at the same time.
 ///
 /// # Errors
 /// There is no room to look them up.
@@ -77,8 +96,8 @@ pub(super) fn forget() {
     *locked() = None;
 }
 
-/// Returns the cgroup in which cgroups with these controllers can be made. With `moves`, moves this process to a leaf if
-/// that is the only way.
+/// Returns the cgroup in which cgroups with these controllers can be made. With `moves`, moves this process to a leaf
+/// if that is the only way.
 ///
 /// # Errors
 /// There is none: the error names the first limit that needs it. Or there is no room to find out.
@@ -146,7 +165,8 @@ pub(super) fn would_enter_scope(own: &OwnCgroups, wanted: Controllers) -> bool {
 }
 
 /// Returns true if a scope of its own is better for this process than the cgroup that it is in. systemd may take the
-/// controllers from a cgroup that it has not delegated, and stops a scope in which a process was killed for lack of memory.
+/// controllers from a cgroup that it has not delegated, and stops a scope in which a process was killed for lack of
+/// memory.
 fn needs_scope(own: &Level, refusal: &Refusal) -> bool {
     match refusal {
         Refusal::HasProcesses => !own.is_delegated() || !own.has_only_own_processes(),
@@ -222,7 +242,7 @@ fn ancestors(top: &Path, from: &Path) -> Vec<Ancestor> {
 
 /// Creates an error about the first limit that needs the controllers.
 fn unavailable(wanted: Controllers, reason: String) -> LimitUnavailable {
-    let kind = wanted.iter().next().unwrap_or(super::controller::Controller::Memory).kind();
+    let kind = wanted.iter().next().unwrap_or(super::Controller::Memory).kind();
     LimitUnavailable::new(kind, reason)
 }
 
@@ -230,8 +250,8 @@ fn unavailable(wanted: Controllers, reason: String) -> LimitUnavailable {
 pub(super) const WRITABLE_MOUNT: &str =
     "starting the container with its cgroup writable (privileged)";
 
-/// Returns the commands of root that let this user make groups in a group. The root of a hierarchy stays root's: whoever may write
-/// there may move and limit every process of the machine. A group is made in it instead.
+/// Returns the commands of root that let this user make groups in a group. The root of a hierarchy stays root's:
+/// whoever may write there may move and limit every process of the machine. A group is made in it instead.
 pub(super) fn delegation(top: &Path, path: &Path, files: &[&str]) -> String {
     let user = rustix::process::geteuid().as_raw();
     let chown = |path: &Path| {

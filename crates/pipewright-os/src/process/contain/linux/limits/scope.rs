@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::controller::Controllers;
+use super::Controllers;
 use super::dbus::{self, Body, Call, Connection, Failure};
 use super::delegated::{Level, is_under_systemd};
 use crate::base::generation::PerProcess;
@@ -19,8 +19,8 @@ use crate::process::contain::linux::place::{OwnCgroups, own_cgroups};
 /// The time in which a manager has to answer at all.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// The time for the whole question, until this process has been moved. A manager of a busy machine, which has answered, may
-/// take longer than one that does not answer.
+/// The time for the whole question, until this process has been moved. A manager of a busy machine, which has answered,
+/// may take longer than one that does not answer.
 const MOST_TIME: Duration = Duration::from_secs(5);
 
 /// The first result of this process: the reason why there is no scope, or why there will be no other.

@@ -1,5 +1,5 @@
-//! Starts children in a slot, whose supervisor creates them: the slot with its supervisor and its current job, a start that the
-//! supervisor has been asked for, and the start of the supervisor itself.
+//! Starts children in a slot, whose supervisor creates them: the slot with its supervisor and its current job, a start
+//! that the supervisor has been asked for, and the start of the supervisor itself.
 
 mod request;
 #[cfg(test)]
@@ -242,8 +242,8 @@ impl From<JobNotStarted> for Failed {
 }
 
 impl State {
-    /// Gives up a holder that is gone, or that was started before this process has given up its rights: it would keep them. Its
-    /// guard removes the groups.
+    /// Gives up a holder that is gone, or that was started before this process has given up its rights: it would keep
+    /// them. Its guard removes the groups.
     fn drop_unusable_holder(&mut self) {
         let rights = Rights::here();
         let is_usable = |holder: &Holder| holder.rights == rights && !holder.supervisor.is_ending();
@@ -322,7 +322,8 @@ impl State {
     /// Makes the handle of a job that has been started.
     fn child(&mut self, job: Arc<Job>, pidfd: Option<OwnedFd>) -> Result<ChildHandle, SpawnError> {
         self.job = Some(Arc::clone(&job));
-        // Without a pidfd, signals would go by a number that the supervisor may have freed. The drop of the tree ends it.
+        // Without a pidfd, signals would go by a number that the supervisor may have freed. The drop of the tree ends
+        // it.
         let Some(pidfd) = pidfd else {
             job.release();
             job.end();
@@ -401,8 +402,8 @@ impl Requested for SlotStart {
 }
 
 impl SlotStart {
-    /// Waits a moment for the result of a start that is not wanted any more. If there is none, ends the supervisor, and waits
-    /// once more. Returns false if there is still none: then the kernel cannot end the child now.
+    /// Waits a moment for the result of a start that is not wanted any more. If there is none, ends the supervisor, and
+    /// waits once more. Returns false if there is still none: then the kernel cannot end the child now.
     fn has_result_soon(&self, attempt: &Attempt) -> bool {
         let supervisor = &self.supervisor;
         if attempt.is_ended {
@@ -457,8 +458,8 @@ struct SlotSupervision {
     ignores_sigchld: bool,
 }
 
-/// Starts the guard and the supervisor of a slot. The program has to be proven. The guard removes the groups if this process is
-/// killed.
+/// Starts the guard and the supervisor of a slot. The program has to be proven. The guard removes the groups if this
+/// process is killed.
 fn launch(
     plans: BorrowedFd<'_>,
     groups: Option<&dyn KeptGroups>,

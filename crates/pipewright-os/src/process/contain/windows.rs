@@ -1,39 +1,41 @@
 //! A job object: every process that one of its processes starts is in it too.
 
-mod limits;
-
-pub(crate) use limits::limit;
-
 use std::ffi::c_void;
-use std::io;
 use std::mem::{self, offset_of};
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
-use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{io, ptr, thread};
 
 use windows_sys::Win32::Foundation::ERROR_MORE_DATA;
 use windows_sys::Win32::System::JobObjects::{
-    CreateJobObjectW, IsProcessInJob, JOB_OBJECT_LIMIT_BREAKAWAY_OK,
-    JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
+    CreateJobObjectW, IsProcessInJob, JOB_OBJECT_CPU_RATE_CONTROL_ENABLE,
+    JOB_OBJECT_CPU_RATE_CONTROL_HARD_CAP, JOB_OBJECT_LIMIT_ACTIVE_PROCESS,
+    JOB_OBJECT_LIMIT_BREAKAWAY_OK, JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION,
+    JOB_OBJECT_LIMIT_JOB_MEMORY, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
     JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK, JOBOBJECT_BASIC_ACCOUNTING_INFORMATION,
-    JOBOBJECT_BASIC_PROCESS_ID_LIST, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
+    JOBOBJECT_BASIC_PROCESS_ID_LIST, JOBOBJECT_CPU_RATE_CONTROL_INFORMATION,
+    JOBOBJECT_CPU_RATE_CONTROL_INFORMATION_0, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
     JobObjectBasicAccountingInformation, JobObjectBasicProcessIdList,
-    JobObjectExtendedLimitInformation, QueryInformationJobObject, SetInformationJobObject,
-    TerminateJobObject,
+    JobObjectCpuRateControlInformation, JobObjectExtendedLimitInformation,
+    QueryInformationJobObject, SetInformationJobObject, TerminateJobObject,
+};
+use windows_sys::Win32::System::Threading::{
+    ALL_PROCESSOR_GROUPS, GetActiveProcessorCount, GetCurrentProcess,
 };
 
-use windows_sys::Win32::System::Threading::GetCurrentProcess;
-
-use super::end_wait::EndWait;
+use super::EndWait;
 use crate::base::handle::size_of_u32;
 use crate::process::child::{ChildHandle, ContainedTree, Containment};
-use crate::process::limits::{HeldLimits, TreeResources};
+use crate::process::limits::job::{cpu_rate, kept_memory};
+use crate::process::limits::{
+    HeldLimits, LimitKind, LimitMechanism, LimitUnavailable, TreeLimits, TreeResources,
+};
 use crate::process::member::Member;
 use crate::process::process_object::ProcessObject;
 use crate::process::status::KILLED;
+use crate::process::usage::TreeUsage;
 
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -287,12 +289,126 @@ impl ContainedTree for JobTree {
 
     fn resources(&self) -> Option<TreeResources> {
         let held = self.held.clone()?;
-        Some(TreeResources { held, usage: limits::usage(&self.job), ..TreeResources::default() })
+        Some(TreeResources { held, usage: usage(&self.job), ..TreeResources::default() })
     }
 
     fn release(self: Box<Self>) -> Option<ChildHandle> {
         None
     }
+}
+
+/// Sets the limits of a job. Each is read back: some systems accept a limit and do not keep it.
+pub(crate) fn limit(job: &Job, limits: TreeLimits) -> Result<HeldLimits, LimitUnavailable> {
+    let mut held = HeldLimits { limits, ..HeldLimits::default() };
+    for kind in limits.kinds() {
+        let set = match kind {
+            LimitKind::Memory => set_memory(job, limits.memory_max_bytes.unwrap_or(u64::MAX)),
+            LimitKind::Pids => set_processes(job, limits.pids_max.unwrap_or(u64::MAX)),
+            LimitKind::Cpu => set_cpu(job, limits.cpu_time_per_second.unwrap_or(Duration::MAX)),
+            LimitKind::Swap => Err(other("a job counts memory and page file together")),
+            LimitKind::OomGroup => Err(other("Windows kills no process for lack of memory")),
+        };
+        if let Err(error) = set {
+            let unavailable = LimitUnavailable::new(kind, error.to_string());
+            if !limits.best_effort {
+                return Err(unavailable);
+            }
+            held.limits.remove(kind);
+            held.missing.push(unavailable);
+        }
+    }
+    held.mechanism = held.limits.kinds().next().map(|_| LimitMechanism::Job);
+    Ok(held)
+}
+
+/// Returns the usage of the processes that were ever in the job.
+fn usage(job: &Job) -> TreeUsage {
+    let mut usage = TreeUsage::default();
+    if let Ok(info) = job.accounting() {
+        usage.user = of_100_ns(info.TotalUserTime);
+        usage.system = of_100_ns(info.TotalKernelTime);
+    }
+    if let Ok(info) = job.extended() {
+        // 0: the system does not count it.
+        let peak = u64::try_from(info.PeakJobMemoryUsed).ok();
+        usage.peak_memory_bytes = peak.filter(|bytes| *bytes > 0);
+    }
+    usage
+}
+
+fn set_memory(job: &Job, bytes: u64) -> io::Result<()> {
+    let mut info = job.extended()?;
+    // The kernel keeps whole pages.
+    info.JobMemoryLimit = kept_memory(usize::try_from(bytes).unwrap_or(usize::MAX) as u64) as usize;
+    info.BasicLimitInformation.LimitFlags |= JOB_OBJECT_LIMIT_JOB_MEMORY;
+    job.set_extended(&info)?;
+    let found = job.extended()?;
+    let is_set = found.BasicLimitInformation.LimitFlags & JOB_OBJECT_LIMIT_JOB_MEMORY != 0;
+    if is_set && found.JobMemoryLimit == info.JobMemoryLimit { Ok(()) } else { Err(not_kept()) }
+}
+
+fn set_processes(job: &Job, most: u64) -> io::Result<()> {
+    let mut info = job.extended()?;
+    let most = u32::try_from(most).unwrap_or(u32::MAX);
+    info.BasicLimitInformation.ActiveProcessLimit = most;
+    info.BasicLimitInformation.LimitFlags |= JOB_OBJECT_LIMIT_ACTIVE_PROCESS;
+    job.set_extended(&info)?;
+    let found = job.extended()?.BasicLimitInformation;
+    let is_set = found.LimitFlags & JOB_OBJECT_LIMIT_ACTIVE_PROCESS != 0;
+    if is_set && found.ActiveProcessLimit == most { Ok(()) } else { Err(not_kept()) }
+}
+
+/// Limits the CPU time, which the system takes as a part of all processors.
+fn set_cpu(job: &Job, time_per_second: Duration) -> io::Result<()> {
+    // Those of all groups: a process sees those of its own group, at most 64.
+    // SAFETY: takes a number.
+    let processors = unsafe { GetActiveProcessorCount(ALL_PROCESSOR_GROUPS) };
+    let rate = cpu_rate(time_per_second, processors as usize);
+    let set = JOBOBJECT_CPU_RATE_CONTROL_INFORMATION {
+        ControlFlags: JOB_OBJECT_CPU_RATE_CONTROL_ENABLE | JOB_OBJECT_CPU_RATE_CONTROL_HARD_CAP,
+        Anonymous: JOBOBJECT_CPU_RATE_CONTROL_INFORMATION_0 { CpuRate: rate },
+    };
+    let size = size_of_u32::<JOBOBJECT_CPU_RATE_CONTROL_INFORMATION>();
+    // SAFETY: the job is open; a live struct, of the class that is named, and its size.
+    let done = unsafe {
+        SetInformationJobObject(
+            job.0.as_raw_handle(),
+            JobObjectCpuRateControlInformation,
+            (&raw const set).cast::<c_void>(),
+            size,
+        )
+    };
+    if done == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = JOBOBJECT_CPU_RATE_CONTROL_INFORMATION::default();
+    // SAFETY: as above.
+    let done = unsafe {
+        QueryInformationJobObject(
+            job.0.as_raw_handle(),
+            JobObjectCpuRateControlInformation,
+            (&raw mut found).cast::<c_void>(),
+            size,
+            ptr::null_mut(),
+        )
+    };
+    if done == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if found.ControlFlags == set.ControlFlags { Ok(()) } else { Err(not_kept()) }
+}
+
+fn not_kept() -> io::Error {
+    other("the system accepted the limit of the job and did not keep it")
+}
+
+fn other(message: &'static str) -> io::Error {
+    io::Error::other(message)
+}
+
+fn of_100_ns(time: i64) -> Option<Duration> {
+    let nanos = u64::try_from(time).ok()?.checked_mul(100)?;
+    Some(Duration::from_nanos(nanos))
 }
 
 #[cfg(test)]
