@@ -7,11 +7,10 @@
 //! host ── guard ── supervisor ── the command ── its descendants
 //! ```
 //!
-//! Both are subreapers (prctl(2), PR_SET_CHILD_SUBREAPER): a descendant whose parent ends becomes the
-//! supervisor's child, whatever session it is in. When the host ends or releases the tree, the supervisor
-//! kills its children until it has none. If the supervisor is killed, its children become the guard's,
-//! which then does the same. If the guard is killed, the supervisor sees the end of the guard. If the supervisor is stopped, the
-//! guard continues it.
+//! Both are subreapers (prctl(2), PR_SET_CHILD_SUBREAPER): a descendant whose parent ends becomes the supervisor's
+//! child, whatever session it is in. When the host ends or releases the tree, the supervisor kills its children until
+//! it has none. If the supervisor is killed, its children become the guard's, which then does the same. If the guard is
+//! killed, the supervisor sees the end of the guard. If the supervisor is stopped, the guard continues it.
 //!
 //! The program receives these handles under fixed numbers:
 //! * 0: a socket to the host, for reports; when the host closes it, the tree has to end
@@ -24,23 +23,21 @@
 //! * 6: for the supervisor of a slot, the memory of the plans
 //!
 //! Its arguments are its role, the process that it watches (the command; for the guard the supervisor), the name of the
-//! cgroup, the paths of three groups of cgroup version 1, or empty ones, and `figures` if the host reads figures of the groups
-//! after the end, and `lives on` if the tree need not end with the host. The groups and the cgroup are removed (`groups.rs`). In a trial it supervises no process, and reports
-//! only that it could. The supervisor of a slot starts the commands itself, one after another (`slot.rs`).
+//! cgroup, the paths of three groups of cgroup version 1, or empty ones, and `figures` if the host reads figures of the
+//! groups after the end, and `lives on` if the tree need not end with the host. The groups and the cgroup are removed
+//! (`groups.rs`). In a trial it supervises no process, and reports only that it could. The supervisor of a slot starts
+//! the commands itself, one after another (`start.rs`).
 
 #![no_std]
 #![no_main]
-// The compiler must not turn loops into calls of `memcpy`: here that would be such a loop (`memory.rs`).
+// The compiler must not turn loops into calls of `memcpy`: here that would be such a loop (`system.rs`).
 #![no_builtins]
 
 mod groups;
-mod memory;
 #[path = "../nolibc/mod.rs"]
 #[expect(dead_code, reason = "the host uses the rest")]
 mod nolibc;
-mod request;
 mod sizes;
-mod slot;
 mod start;
 mod system;
 
@@ -102,7 +99,7 @@ fn run(arguments: &Arguments) -> ! {
     }
     system::leave_directory_and_block_signals();
     if arguments.first_letter(1) == b'c' {
-        slot::serve();
+        start::serve();
     }
     // Without a free handle number nothing can be watched, so no process may be left running.
     let exits = system::child_exit_signalfd().unwrap_or_else(|| {

@@ -1,20 +1,120 @@
-//! Starts the command of a plan. The new process shares the memory of this one until its exec.
+//! Starts commands: the requests of a slot, the new process, which shares the memory of this one until its exec, and
+//! the slot, from one command to the next.
 
 use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::slice;
 
-use crate::nolibc::call;
-use crate::nolibc::steps::clone::{self, NewProcess};
+use crate::WatchedTree;
 use crate::nolibc::message::{
-    CGROUP_HANDLE, CGROUP_PROCS_HANDLE, CURRENT_DIR_HANDLE, GROUP_HANDLE, MOST_HANDLES, PLAN_BYTES,
-    Plan, STARTED, TERMINAL_HANDLE, field, flag, group, send,
+    CGROUP_HANDLE, CGROUP_PROCS_HANDLE, CURRENT_DIR_HANDLE, GROUP_HANDLE, MOST_HANDLES, Message,
+    PLAN_BYTES, Part, Plan, READY, REQUEST_WORDS, RIGHTS_HEADER_BYTES, Request, Rights, SCM_RIGHTS,
+    SOL_SOCKET, STARTED, TERMINAL_HANDLE, TREE_ENDED, field, flag, group, send,
 };
-use crate::nolibc::steps::{self, Failed, Group, Move, Stdio, Steps};
-use crate::nolibc::{children, number, step};
-use crate::request::Handles;
-use crate::system;
+use crate::nolibc::steps::clone::{self, NewProcess};
+use crate::nolibc::steps::{self, Failed, Group, Move, Stdio, Steps, own_pid};
+use crate::nolibc::{call, children, number, step};
+use crate::system::{self, PollSet};
+
+/// The handles that came with a request. Each is close-on-exec.
+pub struct Handles {
+    rights: MaybeUninit<Rights<MOST_HANDLES, MaybeUninit<i32>>>,
+    count: usize,
+    /// Some did not arrive, because there was no room for them.
+    is_truncated: bool,
+}
+
+/// The result of [`Handles::receive`].
+pub enum Received {
+    Request(Request),
+    /// Nothing, or a message that is no request.
+    Nothing,
+    /// The host has closed its end.
+    End,
+}
+
+impl Handles {
+    pub fn none() -> Handles {
+        Handles { rights: MaybeUninit::uninit(), count: 0, is_truncated: false }
+    }
+
+    /// Takes the next request, if there is one, and its handles.
+    pub fn receive(&mut self) -> Received {
+        const MSG_DONTWAIT_CMSG_CLOEXEC: usize = 0x4000_0040;
+        const MSG_CTRUNC: usize = 8;
+        const EAGAIN: isize = 11;
+        let mut words = MaybeUninit::<[i64; REQUEST_WORDS]>::uninit();
+        let mut part = Part { base: words.as_mut_ptr().cast(), length: REQUEST_WORDS * 8 };
+        let mut message = Message::of(&mut part);
+        message.control = self.rights.as_mut_ptr().cast();
+        message.control_bytes = size_of_val(&self.rights);
+        let place = &raw mut message as usize;
+        let socket = system::HOST as usize;
+        let received = call(number::RECVMSG, [socket, place, MSG_DONTWAIT_CMSG_CLOEXEC, 0, 0, 0]);
+        self.count = 0;
+        if received == -EAGAIN {
+            return Received::Nothing;
+        }
+        if received <= 0 {
+            return Received::End;
+        }
+        self.is_truncated = message.flags & MSG_CTRUNC != 0;
+        self.set_count(message.control_bytes);
+        if received as usize != REQUEST_WORDS * 8 {
+            return Received::Nothing;
+        }
+        // SAFETY: the kernel has just filled all of it.
+        match Request::of_words(unsafe { words.assume_init_ref() }) {
+            Some(request) => Received::Request(request),
+            None => Received::Nothing,
+        }
+    }
+
+    /// Counts the handles in the control message, of which the kernel has written that many bytes.
+    fn set_count(&mut self, written: usize) {
+        if written < RIGHTS_HEADER_BYTES {
+            return;
+        }
+        let rights = self.rights.as_ptr();
+        // SAFETY: the kernel has written the header.
+        let (level, kind) = unsafe { ((*rights).level, (*rights).kind) };
+        // SAFETY: as above.
+        let bytes = unsafe { (*rights).bytes };
+        if level == SOL_SOCKET && kind == SCM_RIGHTS && bytes >= RIGHTS_HEADER_BYTES {
+            let count = (bytes - RIGHTS_HEADER_BYTES) / 4;
+            self.count = if count < MOST_HANDLES { count } else { MOST_HANDLES };
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_truncated(&self) -> bool {
+        self.is_truncated
+    }
+
+    /// Returns a handle; `None` beyond the last one.
+    pub fn get(&self, index: usize) -> Option<i32> {
+        if index >= self.count {
+            return None;
+        }
+        let first =
+            self.rights.as_ptr().cast::<u8>().wrapping_add(RIGHTS_HEADER_BYTES).cast::<i32>();
+        // SAFETY: the kernel has written that many numbers, and the index is less.
+        Some(unsafe { first.wrapping_add(index).read() })
+    }
+
+    /// Closes the handles of this process. A command has its own.
+    pub fn close(&self) {
+        let mut index = 0;
+        while let Some(fd) = self.get(index) {
+            call(number::CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+            index += 1;
+        }
+    }
+}
 
 /// The size of the stack of a new process: enough for a chain of system calls.
 const STACK_BYTES: usize = 64 << 10;
@@ -73,8 +173,8 @@ impl Starter {
             call(number::FCNTL, [fd, F_SETFD, FD_CLOEXEC, 0, 0, 0]);
             fd += 1;
         }
-        // For the commands: this process blocks these signals. A new process has the memory of this one, which must not be dumped,
-        // and which a dump would end too (Linux before 5.16).
+        // For the commands: this process blocks these signals. A new process has the memory of this one, which must not
+        // be dumped, and which a dump would end too (Linux before 5.16).
         steps::die_without_dump(steps::DUMPS);
         Some(Starter { memory, stack })
     }
@@ -120,7 +220,8 @@ impl Starter {
         if started {
             return Some(pid);
         }
-        // It has ended on its own, or the host knows nothing of it. Nothing that it has started may be left to the next job.
+        // It has ended on its own, or the host knows nothing of it. Nothing that it has started may be left to the next
+        // job.
         children::end_children(system::CHILDREN);
         // From a send that failed, for which there is no better error.
         const ENOBUFS: i32 = 105;
@@ -150,7 +251,8 @@ impl Starter {
         if cgroup.is_some() {
             let procs = command.cgroup_procs.take();
             // SAFETY: the last process on the stack has left it, because this one has slept until then. The entry does
-            // not return. The argument stays where it is: this process sleeps until the new one does not use it any more.
+            // not return. The argument stays where it is: this process sleeps until the new one does not use it any
+            // more.
             let pid = unsafe { clone::clone3(flags, STACK_BYTES, cgroup, &new) };
             if pid >= 0 {
                 return pid;
@@ -272,4 +374,101 @@ extern "C" fn run(argument: *mut c_void) -> c_int {
         Err(failed) => failed,
     });
     system::exit(127)
+}
+
+/// The number of no process.
+const NONE: i32 = 0;
+
+// The supervisor of a slot starts one command after another, and leaves nothing of one before the next. The host asks
+// for a start by a message (`nolibc/message.rs`), and gets the result, then the messages that every supervisor sends.
+// When the command and all its descendants have ended, or have been killed at the host's request, this process has no
+// child, and waits for the next request.
+
+/// Serves the host until it closes its end, or ends.
+pub fn serve() -> ! {
+    // A failure shows as the end of this process.
+    let Some(exits) = system::child_exit_signalfd() else { system::exit(1) };
+    let Some(starter) = Starter::new() else { system::exit(1) };
+    system::send(&[READY, i64::from(own_pid()), starter.memory() as i64, 0, 0, 0]);
+    let mut poll_set = PollSet::new(exits, system::READABLE | system::AT_END);
+    let mut slot = Slot { tree: WatchedTree::supervised(NONE), job: 0, is_last: false };
+    loop {
+        let has_children = slot.tree.reap();
+        if !has_children {
+            slot.note_end();
+            if slot.is_last {
+                system::exit(0)
+            }
+        }
+        if slot.tree.finishing {
+            system::kill_children();
+            system::pause(crate::PASS_NANOS);
+            system::wait_for_children(exits, crate::KILL_AGAIN_NANOS);
+            continue;
+        }
+        let woken = poll_set.wait_for_requests();
+        if woken.must_end {
+            // Before a request is read: the command would start only to be killed.
+            slot.end_now();
+            slot.is_last = true;
+        } else if woken.by_host {
+            slot.answer(&starter);
+        }
+    }
+}
+
+struct Slot {
+    /// The tree of the job; its subject is [`NONE`] between two jobs.
+    tree: WatchedTree,
+    job: i64,
+    /// No job follows this one.
+    is_last: bool,
+}
+
+impl Slot {
+    fn answer(&mut self, starter: &Starter) {
+        const EBUSY: i32 = 16;
+        let mut handles = Handles::none();
+        match handles.receive() {
+            Received::Nothing => {}
+            Received::End => {
+                self.end_now();
+                self.is_last = true;
+            }
+            Received::Request(Request::EndTree { job }) => {
+                // The request may have crossed the report of the end.
+                if job == self.job && self.tree.subject != NONE {
+                    self.end_now();
+                }
+            }
+            Received::Request(Request::Start { job, .. }) if self.tree.subject != NONE => {
+                starter.report_failure(job, EBUSY);
+            }
+            Received::Request(Request::Start { job, bytes }) => {
+                if let Some(pid) = starter.start(job, bytes, &handles) {
+                    self.tree = WatchedTree::supervised(pid);
+                    self.job = job;
+                }
+            }
+        }
+        handles.close();
+    }
+
+    /// Kills the tree from now on.
+    fn end_now(&mut self) {
+        // A process that had ended before was not killed.
+        if self.tree.reap() {
+            self.tree.finishing = true;
+        } else {
+            self.note_end();
+        }
+    }
+
+    /// Reports the end of the tree, unless the end of the command already was.
+    fn note_end(&mut self) {
+        if self.tree.subject != NONE && !self.tree.end_reported {
+            system::send(&[TREE_ENDED, self.tree.killed, 0, 0, 0, 0]);
+        }
+        self.tree = WatchedTree::supervised(NONE);
+    }
 }

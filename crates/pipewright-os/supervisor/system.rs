@@ -1,12 +1,12 @@
-//! The kernel requests of the supervisor: raw system calls, and no memory but the stack.
+//! The kernel requests of the supervisor: raw system calls, and no memory but the stack. And the functions that the
+//! compiler expects.
 
 use core::arch::global_asm;
 use core::mem::MaybeUninit;
 
-use crate::nolibc::call;
 use crate::nolibc::children::{self, check_child};
 use crate::nolibc::message::MESSAGE_WORDS;
-use crate::nolibc::number;
+use crate::nolibc::{call, number};
 use crate::sizes::RUSAGE_WORDS;
 
 /// A number that no handle has.
@@ -164,9 +164,9 @@ pub fn reap() -> Reaped {
     }
 }
 
-/// Sends a message to the host, which may not be listening any more. If there is no room for it, sends it again until there is:
-/// the host would wait for it for ever. A host that has ended the tree meanwhile leaves this process to
-/// the guard.
+/// Sends a message to the host, which may not be listening any more. If there is no room for it, sends it again until
+/// there is: the host would wait for it for ever. A host that has ended the tree meanwhile leaves this process to the
+/// guard.
 pub fn send(message: &[i64; MESSAGE_WORDS]) {
     const MSG_DONTWAIT_NOSIGNAL: usize = 0x40 | 0x4000;
     const EAGAIN: isize = 11;
@@ -315,8 +315,8 @@ pub fn prove() {
     call(number::CLOSE, [GUARD_PIDFD as usize, 0, 0, 0, 0, 0]);
 }
 
-/// Returns 0 if this machine allows all calls that supervising takes, or the number of an error. A sandbox that refuses one of
-/// them would cause the tree to be killed at once, let it escape, or make this program loop forever.
+/// Returns 0 if this machine allows all calls that supervising takes, or the number of an error. A sandbox that refuses
+/// one of them would cause the tree to be killed at once, let it escape, or make this program loop forever.
 ///
 /// No child of this process has ended yet.
 pub fn can_work() -> usize {
@@ -395,7 +395,8 @@ pub fn wait_for_end_of_host() {
 }
 
 fn poll_end_of_host(nanos: Option<i64>) -> bool {
-    // An ended process closes its handles before its pidfd says so. A request to end the tree closes only one direction.
+    // An ended process closes its handles before its pidfd says so. A request to end the tree closes only one
+    // direction.
     const CLOSED: i16 = 0x10;
     let mut host =
         [(HOST_PIDFD, READABLE), (HOST, 0)].map(|(fd, events)| PollFd { fd, events, revents: 0 });
@@ -413,4 +414,62 @@ pub fn exit(status: usize) -> ! {
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     exit(0)
+}
+
+// The functions of the C library that the compiler calls by itself, to copy, fill and compare structures. The target
+// and the version of the compiler decide where it calls one. The linker leaves out those that nothing calls.
+
+/// # Safety
+/// As memcpy(3): both are valid for that many bytes, and do not overlap.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
+    // SAFETY: the caller promises more.
+    unsafe { memmove(to, from, bytes) }
+}
+
+/// # Safety
+/// As memmove(3): both are valid for that many bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
+    // In the order in which no byte is overwritten before it is read.
+    let is_forward = to.addr() <= from.addr();
+    for at in 0..bytes {
+        let at = if is_forward { at } else { bytes - 1 - at };
+        // SAFETY: both are valid for more bytes than this.
+        unsafe { to.add(at).write(from.add(at).read()) };
+    }
+    to
+}
+
+/// # Safety
+/// As memset(3): valid for that many bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memset(to: *mut u8, byte: i32, bytes: usize) -> *mut u8 {
+    for at in 0..bytes {
+        // SAFETY: it is valid for more bytes than this.
+        unsafe { to.add(at).write(byte as u8) };
+    }
+    to
+}
+
+/// # Safety
+/// As memcmp(3): both are valid for that many bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, bytes: usize) -> i32 {
+    for at in 0..bytes {
+        // SAFETY: both are valid for more bytes than this.
+        let (left, right) = unsafe { (left.add(at).read(), right.add(at).read()) };
+        if left != right {
+            return i32::from(left) - i32::from(right);
+        }
+    }
+    0
+}
+
+/// # Safety
+/// As memcmp(3).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bcmp(left: *const u8, right: *const u8, bytes: usize) -> i32 {
+    // SAFETY: the same is required of the caller.
+    unsafe { memcmp(left, right, bytes) }
 }
