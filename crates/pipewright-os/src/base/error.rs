@@ -192,6 +192,31 @@ pub fn cancelled() -> io::Error {
 
 const TOO_LONG: &str = "arguments and environment are too long";
 
+/// Returns true if a limit was reached: on handles, memory, processes or queues. Nothing else may be concluded from
+/// such an error, and it must not be remembered.
+#[cfg(all(target_os = "linux", feature = "process"))]
+pub(crate) fn is_lack_of_room(error: rustix::io::Errno) -> bool {
+    use rustix::io::Errno;
+    // Such an error says nothing about this machine, and is gone the next moment.
+    matches!(
+        error,
+        Errno::MFILE
+            | Errno::NFILE
+            | Errno::NOMEM
+            | Errno::AGAIN
+            | Errno::NOBUFS
+            | Errno::TOOMANYREFS
+            | Errno::NOSPC
+            | Errno::DQUOT
+    )
+}
+
+/// Does the same for an error of std.
+#[cfg(all(target_os = "linux", feature = "process"))]
+pub(crate) fn is_lack(error: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error).is_some_and(is_lack_of_room)
+}
+
 // The values of `errno`.
 #[cfg(unix)]
 mod imp {

@@ -78,11 +78,11 @@ mod imp {
     use rustix::io::Errno;
 
     use super::Member as Public;
+    use crate::base::error::is_lack_of_room;
     use crate::base::signal::Signal;
     use crate::base::wake::EventSource;
     use crate::process::pidfd::{open_pidfd, send};
     use crate::process::procfs::Stat;
-    use crate::process::room::is_lack_of_room;
 
     /// The most members of one list whose pidfds stay open: a stop of a tree with a thousand processes would take all
     /// handles that a program may have by default, and other threads could open nothing meanwhile.

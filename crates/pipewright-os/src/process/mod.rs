@@ -27,13 +27,9 @@ pub(crate) mod process_object;
 #[cfg(target_os = "linux")]
 pub(crate) mod procfs;
 pub mod pty;
-#[cfg(target_os = "linux")]
-pub(crate) mod room;
 pub mod start;
 pub mod status;
 pub mod std_process;
 pub mod terminal;
 pub mod tree;
 pub mod usage;
-#[cfg(target_os = "macos")]
-pub(crate) mod wait4;

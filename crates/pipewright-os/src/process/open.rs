@@ -257,8 +257,7 @@ mod imp {
     use super::{ProcessState, impossible_number};
     use crate::process::libproc::{ProcessInfo, StartTime, members_of};
     use crate::process::member::Member;
-    use crate::process::status::Ended;
-    use crate::process::wait4::wait4;
+    use crate::process::status::{Ended, wait4};
 
     pub(super) fn group_lives(group: u32) -> Option<bool> {
         let lives = |pid: u32| ProcessInfo::of(pid).is_some_and(|process| !process.has_ended());

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
-use super::room::is_lack_of_room;
 use super::status::ExitStatus;
+use crate::base::error::is_lack_of_room;
 use crate::base::test_hooks::{Forced, is_forced};
 
 /// The exit status that the kernel keeps of a process.

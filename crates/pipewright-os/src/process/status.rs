@@ -1,4 +1,4 @@
-//! Exit statuses.
+//! Exit statuses, and on macOS the call that reaps a child.
 
 use std::fmt;
 
@@ -7,6 +7,8 @@ use crate::process::usage::Usage;
 
 #[cfg(windows)]
 pub(crate) use imp::KILLED;
+#[cfg(target_os = "macos")]
+pub(crate) use wait4::wait4;
 
 /// The exit status of a child, with the names and rules of [`std::process::ExitStatus`].
 ///
@@ -269,6 +271,47 @@ mod imp {
                 assert_eq!((status.signal(), status.core_dumped()), (None, false));
                 assert_eq!(status.success(), raw == 0);
             }
+        }
+    }
+}
+
+// `wait4(2)`: reaps a child and returns its usage.
+#[cfg(target_os = "macos")]
+mod wait4 {
+    use std::io;
+
+    use super::ExitStatus;
+    use crate::process::usage::{Usage, from_timeval};
+
+    /// Reaps a child; `None` if `WNOHANG` found it running.
+    pub(crate) fn wait4(pid: i32, options: i32) -> io::Result<Option<(ExitStatus, Usage)>> {
+        let mut status = 0;
+        // SAFETY: a rusage is plain integers, for which all zeroes is a value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        loop {
+            // SAFETY: both pointers are to live values of the types that the call writes.
+            match unsafe { libc::wait4(pid, &raw mut status, options, &raw mut usage) } {
+                0 => return Ok(None),
+                -1 => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+                _ => return Ok(Some((ExitStatus::from_raw(status), from_rusage(&usage)))),
+            }
+        }
+    }
+
+    fn from_rusage(usage: &libc::rusage) -> Usage {
+        // macOS counts in bytes (getrusage(2)), and a new program begins a new task: its parent's memory is not
+        // in the figure.
+        let peak = u64::try_from(usage.ru_maxrss).ok();
+        Usage {
+            user: from_timeval(usage.ru_utime),
+            system: from_timeval(usage.ru_stime),
+            peak_rss_bytes: peak,
+            counted_peak_rss_bytes: peak,
         }
     }
 }

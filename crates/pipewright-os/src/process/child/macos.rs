@@ -7,22 +7,20 @@
 //!
 //! `waitid` is not used: it reports stops when asked for ends (golang/go#19314).
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
-use super::guard::Guard;
 use super::{ContainedTree, Containment};
 use crate::base::signal::Signal;
 use crate::base::wake::EventSource;
 use crate::process::kqueue::ExitWatch;
 use crate::process::libproc::{ProcessInfo, StartTime, is_taken, kill, members_of, rss_bytes};
 use crate::process::member::Member;
-use crate::process::status::Ended;
+use crate::process::status::{Ended, wait4};
 use crate::process::usage::Usage;
-use crate::process::wait4::wait4;
 
 /// The polling interval for a child if a kqueue cannot be created.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
@@ -342,5 +340,55 @@ impl ChildHandle {
     fn lock(&self) -> MutexGuard<'_, Option<Ended>> {
         // The state is one assignment: a panic elsewhere cannot have left it half-written.
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The target of a guard's kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GuardTarget {
+    /// The child, by its number, until the guard is informed that the child has ended.
+    Child,
+    /// The group that the child leads. The guard is in it, so that the number of the group stays taken as
+    /// long as there is a guard to kill it.
+    Group,
+}
+
+/// This process's end of the pipe of a guard: a process that outlives this one, and kills a child, or a child's group,
+/// when this process has ended. `start` makes it.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    /// The pipe; taken out when it has to stay open for ever.
+    pipe: Option<OwnedFd>,
+    target: GuardTarget,
+    child_ended: AtomicBool,
+}
+
+impl Guard {
+    /// Takes this process's end of the pipe of a guard that runs.
+    pub(crate) fn new(pipe: OwnedFd, target: GuardTarget) -> Guard {
+        Guard { pipe: Some(pipe), target, child_ended: AtomicBool::new(false) }
+    }
+
+    /// Informs the guard of a child that the child has ended and that its number is about to be free. Does
+    /// nothing for a group, which may have other members.
+    fn notify_ended(&self) {
+        let Some(pipe) = self.pipe.as_ref().filter(|_| self.target == GuardTarget::Child) else {
+            return;
+        };
+        if !self.child_ended.swap(true, Ordering::SeqCst) {
+            // Ignored: another process has killed the guard. An empty pipe has room for a byte.
+            let _ = rustix::io::write(pipe, b"\n");
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // A group ends with the handle of its child, as every contained tree does.
+        if self.target == GuardTarget::Child && !self.child_ended.load(Ordering::SeqCst) {
+            // A child whose handle is dropped continues to run, and still has to end with this process. So
+            // the pipe stays open as long as this process lives.
+            let _ = self.pipe.take().map(IntoRawFd::into_raw_fd);
+        }
     }
 }

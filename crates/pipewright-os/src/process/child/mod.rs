@@ -6,8 +6,6 @@ pub(crate) mod linux;
 #[cfg(target_os = "linux")]
 use linux as imp;
 #[cfg(target_os = "macos")]
-pub(crate) mod guard;
-#[cfg(target_os = "macos")]
 pub(crate) mod macos;
 #[cfg(target_os = "macos")]
 use macos as imp;

@@ -163,7 +163,7 @@ pub(crate) type RunOnSpawnerThread = fn(work: &mut (dyn FnMut() + Send)) -> io::
 
 /// A function that starts the guard of a child.
 #[cfg(target_os = "macos")]
-pub(crate) type StartGuard = fn(child: i32) -> io::Result<crate::process::child::guard::Guard>;
+pub(crate) type StartGuard = fn(child: i32) -> io::Result<crate::process::child::macos::Guard>;
 
 /// A function that returns the job whose processes end with this one; `true` asks for another one, if the
 /// last one has processes.

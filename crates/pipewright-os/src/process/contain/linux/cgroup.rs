@@ -1,9 +1,6 @@
 //! A control group for one tree (cgroups(7), version 2).
 
 use std::ffi::{CString, OsStr};
-use std::fmt;
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
+use std::{fmt, fs, io};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -18,9 +16,9 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::limits::files;
 use super::place::{self, OwnCgroups, own_cgroups};
+use crate::base::error::is_lack_of_room;
 use crate::base::generation::Generation;
 use crate::process::pidfd::{can_signal, open_pidfd, send};
-use crate::process::room::is_lack_of_room;
 
 pub(super) const PREFIX: &str = "pipewright-";
 
@@ -100,8 +98,8 @@ impl Cgroup {
         Ok(Cgroup { made_in, parent, name, dir: Some(dir), kill, events, is_removed, has_emptied })
     }
 
-    /// Returns the directory, which `clone3(CLONE_INTO_CGROUP)` takes. After [`close_dir`](Self::close_dir) a file in its
-    /// place, in which nothing can be opened.
+    /// Returns the directory, which `clone3(CLONE_INTO_CGROUP)` takes. After [`close_dir`](Self::close_dir) a file in
+    /// its place, in which nothing can be opened.
     pub(crate) fn dir(&self) -> BorrowedFd<'_> {
         self.dir.as_ref().unwrap_or(&self.events).as_fd()
     }

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::base::error::is_lack_of_room;
 use crate::base::generation::PerProcess;
 use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::procfs;
-use crate::process::room::is_lack_of_room;
 
 /// The result of the last lookup.
 static KNOWN: PerProcess<Mutex<Option<Arc<OwnCgroups>>>> = PerProcess::new(|| Mutex::new(None));
@@ -22,7 +22,8 @@ static KNOWN: PerProcess<Mutex<Option<Arc<OwnCgroups>>>> = PerProcess::new(|| Mu
 /// The hierarchies, by controller: version 2, and those of version 1.
 const HIERARCHIES: [Option<&str>; 4] = [None, Some("memory"), Some("cpu"), Some("pids")];
 
-/// The cgroups that this process was in at one time. Their paths are looked up once: the list of mounts is slow to read.
+/// The cgroups that this process was in at one time. Their paths are looked up once: the list of mounts is slow to
+/// read.
 #[derive(Debug, Default)]
 pub(super) struct OwnCgroups {
     /// The text of `/proc/self/cgroup`.
@@ -92,7 +93,8 @@ pub(super) fn forget() {
     *locked() = None;
 }
 
-/// Records that no child can be put into a cgroup of this process's own: no call tries again until this process is moved.
+/// Records that no child can be put into a cgroup of this process's own: no call tries again until this process is
+/// moved.
 pub(super) fn disable() {
     if let Some(known) = &*locked() {
         known.is_disabled.store(true, Ordering::Relaxed);
@@ -105,8 +107,8 @@ fn locked() -> MutexGuard<'static, Option<Arc<OwnCgroups>>> {
 }
 
 impl OwnCgroups {
-    /// Returns the cgroup in a hierarchy: that of version 2, or the one of version 1 with that controller. `None` if there
-    /// is none, or if no mount shows it.
+    /// Returns the cgroup in a hierarchy: that of version 2, or the one of version 1 with that controller. `None` if
+    /// there is none, or if no mount shows it.
     ///
     /// # Errors
     /// It cannot be looked up now.
@@ -163,8 +165,8 @@ pub(crate) fn own_cgroup_path() -> Option<PathBuf> {
     Some(top.join(below))
 }
 
-/// Returns the mount of a hierarchy, and the path of this process's cgroup below it. The hierarchy is that of version 2,
-/// or the one of version 1 with that controller.
+/// Returns the mount of a hierarchy, and the path of this process's cgroup below it. The hierarchy is that of version
+/// 2, or the one of version 1 with that controller.
 fn own_in_hierarchy(
     cgroups: &[u8],
     controller: Option<&str>,

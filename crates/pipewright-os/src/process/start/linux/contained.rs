@@ -13,7 +13,7 @@
 //! belongs to the host's thread that waits.
 //!
 //! A slot's supervisor starts no command in this way: it executes its program at once, which then starts the commands
-//! (`supervisor/slot.rs`).
+//! (`supervisor/start.rs`).
 //!
 //! The first start in a process finds out if this machine lets the program run and work. In that start the
 //! guard executes the program first, and the supervisor starts nothing before the guard has reported that
@@ -37,6 +37,7 @@ use super::{
     DumpableGuard, Group, Lists, Plan, SpawnError, Step, child_setup, failure, own_pidfd,
     raw_syscall, start, start_uncontained,
 };
+use crate::base::error::{is_lack, is_lack_of_room};
 use crate::base::signal::AllBlocked;
 use crate::process::child::{ChildHandle, linux as exit};
 use crate::process::contain::linux::cgroup::{self, Cgroup};
@@ -50,7 +51,6 @@ use crate::process::limits::TreeLimits;
 use crate::process::member::Member;
 use crate::process::nolibc::children::end_children;
 use crate::process::pidfd::{pidfds_are_refused, send};
-use crate::process::room::{is_lack, is_lack_of_room};
 use crate::process::start::layout::Layout;
 use crate::process::start::{BadInput, UnixOptions};
 

@@ -17,7 +17,7 @@ use crate::process::start::{
     ChildStdio, Credentials, Group, Inherit, Plan, Resource, ResourceLimit, SpawnError, Step,
     UnsetGroups,
 };
-use crate::process::wait4::wait4;
+use crate::process::status::wait4;
 
 /// Everything that the child needs, made before the child exists.
 pub(super) struct ChildSetup<'a> {

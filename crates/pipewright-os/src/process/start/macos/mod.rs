@@ -19,11 +19,11 @@ use super::{
     BadInput, Credentials, Group, ParentExit, Plan, SpawnError, Step, TreeSlot, UnixOptions,
 };
 use crate::base::signal::{AllBlocked, Signal, current_mask};
-use crate::process::child::guard::{Guard, GuardTarget};
+use crate::process::child::macos::{Guard, GuardTarget};
 use crate::process::child::{ChildHandle, Containment, macos as exit};
 use crate::process::libproc::{ProcessInfo, is_taken};
 use crate::process::limits::LimitUnavailable;
-use crate::process::wait4::wait4;
+use crate::process::status::wait4;
 use forked::HandleMoves;
 
 pub(super) use super::layout::{is_path, search_dirs};

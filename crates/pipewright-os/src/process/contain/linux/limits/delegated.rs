@@ -8,9 +8,9 @@ use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{Controllers, files};
+use crate::base::error::{is_lack, is_lack_of_room};
 use crate::process::contain::linux::cgroup::owner_of;
 use crate::process::procfs::Stat;
-use crate::process::room::{is_lack, is_lack_of_room};
 
 /// The name of the cgroup that this process moves to if it is in the way of the controllers.
 const LEAF: &str = "pipewright-hosts";

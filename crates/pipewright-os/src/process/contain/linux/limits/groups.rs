@@ -16,11 +16,11 @@ use rustix::io::Errno;
 
 use super::place::{self, Ancestor, LimitedPlace, WRITABLE_MOUNT, delegation, own_ooms};
 use super::{Controller, Controllers, NotLimited, controller_of, files};
+use crate::base::error::is_lack;
 use crate::base::generation::Generation;
 use crate::process::contain::linux::cgroup::{Cgroup, is_permanent, name_of, stale_in};
 use crate::process::contain::linux::place::{OwnCgroup, OwnCgroups, forget};
 use crate::process::limits::{HeldLimits, LimitKind, LimitUnavailable, MemoryLimit, TreeLimits};
-use crate::process::room::is_lack;
 
 /// The period of a limit on CPU time, the kernel's default.
 const CPU_PERIOD: Duration = Duration::from_millis(100);

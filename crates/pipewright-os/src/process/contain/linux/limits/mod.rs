@@ -30,8 +30,8 @@ use std::os::fd::OwnedFd;
 
 use super::cgroup::Cgroup;
 use super::place::own_cgroups;
+use crate::base::error::is_lack;
 use crate::process::limits::{HeldLimits, LimitKind, LimitMechanism, LimitUnavailable, TreeLimits};
-use crate::process::room::is_lack;
 use groups::V1Groups;
 use meter::Sampler;
 

@@ -12,10 +12,10 @@ use super::Controllers;
 use super::delegated::{Level, Refusal, is_under_systemd};
 use super::scope::{self, NoScope};
 use super::{NotLimited, files};
+use crate::base::error::is_lack;
 use crate::base::generation::PerProcess;
 use crate::process::contain::linux::place::{OwnCgroups, own_cgroups};
 use crate::process::limits::LimitUnavailable;
-use crate::process::room::is_lack;
 
 /// A cgroup around the tree that limits the memory.
 #[derive(Debug)]

@@ -20,6 +20,7 @@ use super::contained::{
 use super::spawner_thread::Rights;
 use super::supervisor_program::{NONE, PLANS, SupervisorProgram, try_supervisor};
 use super::{MOST_STOPS, SpawnError, Step};
+use crate::base::error::is_lack;
 use crate::base::generation::Generation;
 use crate::base::signal::AllBlocked;
 use crate::base::wake::{EventSource, WaitEvent};
@@ -31,7 +32,6 @@ use crate::process::contain::linux::report::{JobNotStarted, KILLED, NotStarted, 
 use crate::process::contain::linux::{Supervisor, release_groups};
 use crate::process::nolibc::message::Request;
 use crate::process::nolibc::steps::STOP_PENDING;
-use crate::process::room::is_lack;
 use crate::process::start::layout::Layout;
 use crate::process::start::slot::{Begun, Requested, RequestedStart, Slot, TreeSlot};
 use crate::process::start::{BadInput, Plan, begin_start, layout};
