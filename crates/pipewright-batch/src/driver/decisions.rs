@@ -1,15 +1,19 @@
-//! Decisions of the scheduler, carried out in order.
+//! Jobs in the driver: new ones, what the scheduler decides about them, and their ends.
 
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::time::Instant;
 
+use super::inbox::Input;
 use super::survivors::{BATCH_VARIABLE, RUN_VARIABLE};
-use super::timers::Timer;
-use super::{Driver, Event, Executor};
+use super::{Driver, Event, Executor, LiveJob, Timer};
 use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome};
-use crate::job::{Job, shell_quoted};
+use crate::job::{Job, JobId, Resources, shell_quoted};
 use crate::output::JobInfo;
-use crate::scheduler::{self, Decision, JobNumber, Requeued};
+use crate::scheduler::{
+    self, Cause, Decision, JobEnd, JobNumber, Limits, Needs, Requeued, Shown, Spec, TokenNeed,
+};
+use crate::vocabulary::{Failure, JobOutcome};
 
 impl<E: Executor> Driver<E> {
     pub(super) fn carry_out_decisions(&mut self) {
@@ -190,4 +194,221 @@ impl<E: Executor> Driver<E> {
 fn tag(job: &Job, command: &str) -> String {
     let name = job.get_name().map(ToOwned::to_owned);
     name.or_else(|| job.record_text()).unwrap_or_else(|| command.to_owned())
+}
+
+// New jobs.
+
+impl<E: Executor> Driver<E> {
+    /// Adds the jobs that the scheduler wants and that have been read.
+    pub(super) fn add_jobs(&mut self) {
+        while !self.input_ended && self.scheduler.wants_input() {
+            match self.inbox.next_input() {
+                Some(Input::Job(job)) => self.add_job(job),
+                Some(Input::Failed(error)) => {
+                    self.input_ended = true;
+                    self.input_error = Some(error);
+                    // What follows a bad record cannot be trusted.
+                    self.report(scheduler::Event::Drain);
+                }
+                Some(Input::Ended) => {
+                    self.input_ended = true;
+                    self.report(scheduler::Event::InputEnded);
+                    self.carry_out_decisions();
+                    self.events.push_back(Event::InputEnded { jobs: self.added });
+                    let removed = self.log.input_ended(self.added, self.live.in_order());
+                    if removed > 0 {
+                        let jobs = if removed == 1 { "job" } else { "jobs" };
+                        let note = format!("{removed} {jobs} of the log not in the input any more");
+                        self.events.push_back(Event::Note(note));
+                    }
+                }
+                None => return,
+            }
+            // Each job may be started before the next one is added.
+            if !self.decisions.is_empty() {
+                self.carry_out_decisions();
+            }
+            self.log.submit_if_large();
+        }
+    }
+
+    fn add_job(&mut self, job: Box<Job>) {
+        self.added += 1;
+        let logged = job.get_logged();
+        let number = JobNumber(logged.map_or(self.added, |logged| logged.number));
+        let id = logged.map_or_else(|| self.identities.next_id(&job), |logged| logged.id);
+        if let Some(output) = &mut self.output {
+            output.skip(self.last_number + 1..number.0);
+        }
+        self.last_number = number.0;
+        let mut spec = self.spec(&job);
+        if spec.needs.memory_bytes.is_none() {
+            spec.needs.memory_bytes = self.learned_memory(id);
+        }
+        let once = spec.once;
+        let reserves_memory = spec.needs.memory_bytes.is_some();
+        let mut live = LiveJob {
+            job,
+            id,
+            once,
+            running: None,
+            command: String::new(),
+            failure: None,
+            is_past: false,
+        };
+        spec.past = self.log.past(number, &live);
+        live.is_past = spec.past.is_some();
+        self.live.insert(number, live);
+        if reserves_memory {
+            self.watch_memory();
+        }
+        if let Err(error) = self.scheduler.add(number, spec, &mut self.decisions) {
+            if let Some(live) = self.live.remove(number) {
+                let unknown =
+                    unknown_token(live.job.get_resources(), &self.config.scheduler.limits);
+                let reason = unknown.unwrap_or_else(|| with_source(&error));
+                self.conclude(number, &live, &JobOutcome::Refused.into(), Some(reason));
+            }
+        }
+    }
+
+    /// Returns the memory to reserve for a job that names none, learned from earlier runs: never a reason to refuse it.
+    fn learned_memory(&self, id: JobId) -> Option<u64> {
+        let learned = *self.config.learned_memory.get(&id)?;
+        Some(self.config.scheduler.limits.memory_bytes.map_or(learned, |most| learned.min(most)))
+    }
+
+    fn spec(&self, job: &Job) -> Spec {
+        Spec {
+            name: job.get_name().map(Into::into),
+            after: job.get_after().iter().map(|name| name.as_str().into()).collect(),
+            needs: needs(job.get_resources(), &self.config.scheduler.limits),
+            most_memory_bytes: job.get_resources().most_mem_bytes,
+            retries: job.get_retries().unwrap_or(self.config.retries),
+            once: job.get_once().unwrap_or(self.config.once),
+            past: None,
+        }
+    }
+}
+
+/// Returns the needs of a job in the words of the scheduler.
+pub(crate) fn needs(resources: &Resources, limits: &Limits) -> Needs {
+    let kind = |name: &String| {
+        let known = limits.tokens.iter().position(|kind| *kind.name == **name);
+        // The scheduler refuses a kind that the batch does not have.
+        known.unwrap_or(limits.tokens.len())
+    };
+    let tokens = resources.tokens.iter();
+    Needs {
+        cpus: NonZeroU32::new(resources.cpus).unwrap_or(NonZeroU32::MIN),
+        memory_bytes: resources.mem_bytes,
+        tokens: tokens.map(|(name, count)| TokenNeed { kind: kind(name), count: *count }).collect(),
+    }
+}
+
+/// Returns the refusal of a job that needs tokens of a kind that the batch does not have. The scheduler knows no names.
+pub(crate) fn unknown_token(resources: &Resources, limits: &Limits) -> Option<String> {
+    let is_known = |name: &str| limits.tokens.iter().any(|kind| *kind.name == *name);
+    let (name, _) = resources.tokens.iter().find(|(name, count)| **count > 0 && !is_known(name))?;
+    Some(format!("needs tokens {}, and the batch has no such kind", Shown(name)))
+}
+
+/// Returns an error and its causes on one line.
+fn with_source(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
+}
+
+// Ends of attempts, and of jobs.
+
+impl<E: Executor> Driver<E> {
+    /// Records the end of an attempt, and reports it to the scheduler.
+    pub(super) fn attempt_ended(&mut self, mut end: AttemptEnd) {
+        let (job, attempt) = (JobNumber(end.key.job), end.key.attempt);
+        let failure = (!end.outcome.is_success()).then(|| end.outcome.to_string());
+        // A late end, of an attempt that was given up, counts for nothing.
+        if !self.live.ended(job, attempt, failure) {
+            return;
+        }
+        let result = end.outcome.failure().map_or(Ok(()), Err);
+        let command = self.live.get(job).map(|live| live.command.clone()).unwrap_or_default();
+        self.pause_after_last_job();
+        let before = self.decisions.len();
+        // A success is never tried again, and it is none without its output.
+        let stored =
+            self.output.as_mut().filter(|_| result.is_ok()).map(|it| it.finish(&end, true));
+        let lost = stored.as_ref().and_then(|summary| summary.error.as_ref());
+        let is_lost = lost.is_some();
+        let is_unanswered = result == Err(Failure::Lost) && !end.is_lost_with_node;
+        self.report(match lost {
+            Some(_) => scheduler::Event::Unstored { job, attempt },
+            None if is_unanswered => scheduler::Event::Unanswered { job, attempt },
+            None => scheduler::Event::Ended { job, attempt, result },
+        });
+        if let Some((error, live)) = lost.zip(self.live.get_mut(job)) {
+            live.failure = Some(format!("its output was not stored: {error}"));
+        }
+        let is_retried = |decision: &Decision| match decision {
+            Decision::Retry { job: retried, .. } | Decision::Requeue { job: retried, .. } => {
+                *retried == job
+            }
+            _ => false,
+        };
+        let keep = !self.decisions.iter().skip(before).any(is_retried);
+        let mut last_lines = String::new();
+        let finished = || self.output.as_mut().map(|output| output.finish(&end, keep));
+        if let Some(summary) = stored.or_else(finished) {
+            let lost = summary.error.as_ref().map(|error| format!("job {}: {error}", job.0));
+            self.events.extend(lost.map(Event::Note));
+            if let Some(error) = summary.error.clone().filter(|_| keep) {
+                self.lost_output.0 += 1;
+                self.lost_output.1.get_or_insert(error);
+            }
+            (end.stdout_bytes, end.stderr_bytes) = (summary.stdout_bytes, summary.stderr_bytes);
+            end.output_truncated = summary.truncated;
+            self.log.ended(&end, &summary, is_lost);
+            last_lines = summary.tail;
+        }
+        self.events.push_back(Event::Ended { end: Box::new(end), command, last_lines });
+    }
+
+    /// Records the end of a job.
+    pub(super) fn settle(&mut self, number: JobNumber, end: &JobEnd) {
+        let Some(live) = self.live.remove(number) else { return };
+        let reason = match &end.cause {
+            // The log has the reason.
+            _ if live.is_past => None,
+            None => None,
+            Some(Cause::Failure(_) | Cause::Unstored) => {
+                Some(live.failure.clone().unwrap_or_default())
+            }
+            Some(Cause::After(job)) => Some(format!("job {} did not succeed", job.0)),
+            Some(Cause::Refusal(refusal)) => Some(refusal.to_string()),
+        };
+        self.conclude(number, &live, end, reason);
+    }
+
+    /// Notes the end of a job everywhere.
+    pub(super) fn conclude(
+        &mut self,
+        number: JobNumber,
+        live: &LiveJob,
+        end: &JobEnd,
+        reason: Option<String>,
+    ) {
+        // What ended in an earlier run stays as it is, also if the input has no place for it.
+        let stands = match live.is_past {
+            true => None,
+            false => self.log.settled(number, live, end, reason.as_deref()),
+        };
+        let is_old = live.is_past || stands.is_some();
+        let (outcome, reason) = stands.map_or((end.outcome, reason), |earlier| (earlier, None));
+        // Somebody has to look at an unknown one in each run, and at one that the input has twice.
+        let before = is_old && matches!(outcome, JobOutcome::Succeeded | JobOutcome::Failed);
+        if let Some(output) = &mut self.output {
+            output.settle(number.0);
+        }
+        let (job, id) = (number.0, live.id);
+        self.events.push_back(Event::Settled { job, id, outcome, reason, before });
+    }
 }

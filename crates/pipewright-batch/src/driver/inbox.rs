@@ -1,9 +1,9 @@
-//! The inbox of a driver: jobs and messages from other threads, which wake it.
+//! The inbox of a driver: jobs and messages from other threads, which wake it; and the thread that reads the input.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use std::{fmt, io, thread};
 
 use pipewright_os::base::generation::Generation;
 
@@ -183,4 +183,27 @@ impl fmt::Debug for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inbox").field("state", &self.state).finish_non_exhaustive()
     }
+}
+
+// The thread that reads the input, so that a slow one holds up nothing.
+
+/// Starts the thread. It ends with the input, with the first error, or when the driver is gone and an entry arrives: a read
+/// that waits for a terminal or a pipe cannot be ended from outside.
+pub(super) fn start_reader<I>(inbox: Arc<Inbox>, jobs: I) -> io::Result<()>
+where
+    I: Iterator<Item = Result<Job, InputError>> + Send + 'static,
+{
+    let read = move || {
+        for job in jobs {
+            let (input, is_last) = match job {
+                Ok(job) => (Input::Job(Box::new(job)), false),
+                Err(error) => (Input::Failed(error), true),
+            };
+            if !inbox.add_input(input) || is_last {
+                return;
+            }
+        }
+        inbox.add_input(Input::Ended);
+    };
+    thread::Builder::new().name("input".to_owned()).stack_size(256 << 10).spawn(read).map(drop)
 }

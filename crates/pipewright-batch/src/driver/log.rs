@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::live::LiveJob;
+use super::LiveJob;
 use crate::executor::{AttemptEnd, AttemptKey};
 use crate::journal::{
     self, Intent, Journal, LogError, LoggedJob, LoggedOutput, Past, Report, RunFacts,

@@ -5,58 +5,48 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `inbox.rs` | jobs and messages from other threads |
-//! | `reader.rs` | the thread that reads the input |
-//! | `timers.rs` | delays of retries, and the end of the whole batch |
-//! | `live.rs` | jobs that are not settled |
-//! | `adding.rs` | new jobs |
+//! | this file | the loop; the settings, jobs that are not settled, and timers |
+//! | `inbox.rs` | jobs and messages from other threads, and the one that reads the input |
 //! | `memory.rs` | the memory of the machine |
 //! | `permits.rs` | tokens of a jobserver |
-//! | `decisions.rs` | what the scheduler decides |
-//! | `ending.rs` | ends of attempts and of jobs |
+//! | `decisions.rs` | new jobs, what the scheduler decides, and ends of attempts and of jobs |
 //! | `log.rs` | the log, if there is one |
 //! | `survivors.rs` | processes of an earlier run that are alive |
 //! | `watching.rs` | failures of the log and of the output |
 //! | `error.rs` | errors of the start and of the end |
 
-mod adding;
-mod config;
 mod decisions;
-mod ending;
 mod error;
 mod inbox;
-mod live;
 mod log;
 mod memory;
 mod permits;
-mod reader;
 mod survivors;
-mod timers;
 mod watching;
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::executor::{Executor, ExecutorEvent};
-use crate::job::{Identities, Job};
-use crate::jobserver::Part;
+use crate::job::{Identities, Job, JobId};
+use crate::jobserver::{JobserverMode, Part};
 use crate::journal;
-use crate::output::{Output, OutputError, OutputMode, Unprinted};
-use crate::scheduler::{self, HaltCause, Scheduler};
+use crate::output::{Output, OutputError, OutputMode, OutputOptions, Unprinted};
+use crate::scheduler::{self, HaltCause, JobNumber, Scheduler};
 use crate::source::InputError;
 use crate::vocabulary::{Event, Halt};
-pub(crate) use adding::{needs, unknown_token};
-pub(crate) use config::Config;
+
+pub(crate) use decisions::{needs, unknown_token};
 pub(crate) use error::DriverError;
 use inbox::{Inbox, Message};
-use live::LiveJobs;
 use log::Log;
 pub(crate) use log::LogSettings;
 use memory::MemoryWatch;
 use permits::Permits;
-use timers::{Timer, Timers};
 
 /// The time that a slow reader has to take the output of a batch that was stopped.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
@@ -177,7 +167,7 @@ impl<E: Executor> Driver<E> {
             events.push_back(Event::Note(note));
         }
         log.keep_outputs(output.keeper());
-        reader::spawn(Arc::clone(&inbox), jobs).map_err(DriverError::Start)?;
+        inbox::start_reader(Arc::clone(&inbox), jobs).map_err(DriverError::Start)?;
         let mut timers = Timers::default();
         let ends_at = config.batch_timeout.and_then(|limit| Instant::now().checked_add(limit));
         if let Some(end) = ends_at {
@@ -428,3 +418,139 @@ fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
 
 #[cfg(test)]
 mod tests;
+
+// Settings of a driver.
+
+/// Settings of a driver.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) scheduler: scheduler::Config,
+    /// Attempts after the first one, for jobs that state none.
+    pub(crate) retries: u32,
+    /// The memory to reserve for jobs that name none, learned from earlier runs.
+    pub(crate) learned_memory: Arc<HashMap<JobId, u64>>,
+    /// The rule for jobs that state none: run at most once.
+    pub(crate) once: bool,
+    /// The timeout of a job that has none of its own.
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) batch_timeout: Option<Duration>,
+    pub(crate) log: Option<LogSettings>,
+    pub(crate) output: OutputOptions,
+    pub(crate) jobserver: JobserverMode,
+    /// No process of an earlier run can be alive: nothing of it was real.
+    pub(crate) is_alone: bool,
+    /// Variables that every job has.
+    pub(crate) env: Arc<[(OsString, OsString)]>,
+}
+
+// Jobs that are not settled.
+
+/// A job that is not settled.
+#[derive(Debug)]
+struct LiveJob {
+    job: Box<Job>,
+    id: JobId,
+    /// Runs at most once.
+    once: bool,
+    /// The number of the attempt that runs.
+    running: Option<u32>,
+    /// The command of the attempt that runs or ran last, quoted for a shell.
+    command: String,
+    /// The reason for the failure of the last attempt.
+    failure: Option<String>,
+    /// It ended in an earlier run.
+    is_past: bool,
+}
+
+/// All of them, by number.
+#[derive(Debug, Default)]
+struct LiveJobs {
+    jobs: HashMap<JobNumber, LiveJob>,
+    running: usize,
+}
+
+impl LiveJobs {
+    fn insert(&mut self, number: JobNumber, job: LiveJob) {
+        self.jobs.insert(number, job);
+    }
+
+    fn get(&self, number: JobNumber) -> Option<&LiveJob> {
+        self.jobs.get(&number)
+    }
+
+    fn get_mut(&mut self, number: JobNumber) -> Option<&mut LiveJob> {
+        self.jobs.get_mut(&number)
+    }
+
+    fn remove(&mut self, number: JobNumber) -> Option<LiveJob> {
+        self.jobs.remove(&number)
+    }
+
+    /// Returns all jobs, in order.
+    fn in_order(&self) -> impl Iterator<Item = (JobNumber, &LiveJob)> {
+        let mut jobs: Vec<_> = self.jobs.iter().map(|(number, job)| (*number, job)).collect();
+        jobs.sort_unstable_by_key(|(number, _)| *number);
+        jobs.into_iter()
+    }
+
+    /// Returns the number of running attempts.
+    fn running(&self) -> usize {
+        self.running
+    }
+
+    fn started(&mut self, number: JobNumber, attempt: u32) {
+        if let Some(job) = self.jobs.get_mut(&number) {
+            job.running = Some(attempt);
+            self.running += 1;
+        }
+    }
+
+    /// Records the end of an attempt. Returns false if it does not run.
+    fn ended(&mut self, number: JobNumber, attempt: u32, failure: Option<String>) -> bool {
+        let job = self.jobs.get_mut(&number).filter(|job| job.running == Some(attempt));
+        let Some(job) = job else { return false };
+        (job.running, job.failure) = (None, failure);
+        self.running -= 1;
+        true
+    }
+}
+
+// Timers of a driver.
+
+/// Something that becomes due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// The delay of a job's retry is over.
+    Retry(JobNumber),
+    /// The time of the whole batch is over.
+    BatchTimeout,
+    /// The log has failed for too long.
+    LogTimeout,
+    /// The memory of the machine has to be looked at.
+    Memory,
+}
+
+/// All timers, the earliest first.
+#[derive(Debug, Default)]
+struct Timers(BinaryHeap<Reverse<(Instant, Timer)>>);
+
+impl Timers {
+    fn push(&mut self, at: Instant, timer: Timer) {
+        self.0.push(Reverse((at, timer)));
+    }
+
+    fn extend(&mut self, timers: impl IntoIterator<Item = (Instant, Timer)>) {
+        self.0.extend(timers.into_iter().map(Reverse));
+    }
+
+    /// Returns the time of the next one.
+    fn next(&self) -> Option<Instant> {
+        self.0.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Takes a timer that is due.
+    fn pop_due(&mut self, now: Instant) -> Option<Timer> {
+        self.next().filter(|at| *at <= now)?;
+        self.0.pop().map(|Reverse((_, timer))| timer)
+    }
+}

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pipewright::Source;
 
-use super::timers::Timer;
+use super::Timer;
 use super::{Driver, Event, Executor};
 use crate::journal::{LostOutput, Report};
 use crate::output::OutputError;

@@ -1,34 +1,35 @@
-//! The executor that runs attempts on this machine.
+//! The executor that runs attempts on this machine: the holders of trees, one for each slot, the limit on memory, the end of a command
+//! as the end of an attempt, and the command of an attempt.
 
-mod command;
-mod ending;
 mod input;
-mod memory;
 mod room;
-mod settings;
-mod slots;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::error::Error as _;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use pipewright::{Capture, Error, ErrorKind, Next, Runner, RunnerWaker, TreeSlot};
+use pipewright::{
+    Capture, Command, Contain, Error, ErrorKind, Limit, LimitKind, Limits, Next, Outcome, Runner,
+    RunnerWaker, Scope, Signal, Source, Stdio, TreeSlot,
+};
 use pipewright_os::base::error::{OsErrorKind, os_error_kind};
 use pipewright_os::base::open_limit;
+use pipewright_os::base::this_process::{Shown, pwd_without_look};
 use pipewright_os::host::host_info;
+use pipewright_os::process::start::GUARDS_GROUPS;
 use pipewright_os::process::terminal;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, MachineMemory,
     OutputSink,
 };
-use command::Unbuilt;
-use input::Look;
-use memory::MemoryLimits;
+use crate::job::JobStdin;
+
+use input::{Look, Stdin};
 use room::{PAUSE, Refused, Room};
-pub use settings::{Containing, LocalSettings};
-use slots::{Place, Slots};
 
 /// The reason for which an attempt is not started.
 const HELD: &str = "a process of its earlier attempt does not end";
@@ -124,7 +125,7 @@ impl Local {
                 self.refused(key, &cause, error.to_string());
                 return None;
             }
-            if ending::unanswered(error).is_some() {
+            if unanswered(error).is_some() {
                 self.events.push_back(ExecutorEvent::Note(format!("job {}: {error}", key.job)));
             }
         }
@@ -140,7 +141,7 @@ impl Local {
                 key.job
             )));
         }
-        Some(ending::end(key, running.started, result))
+        Some(end_of(key, running.started, result))
     }
 
     /// Lets an attempt wait that found no room, or ends it if nothing runs that could leave some.
@@ -262,7 +263,7 @@ impl Local {
             }
         };
         self.events.extend(self.slots.take_note().map(ExecutorEvent::Note));
-        match command::build(
+        match build_command(
             &self.settings,
             &running.attempt,
             &mut running.stdin,
@@ -463,4 +464,362 @@ fn is_out_of_room(error: &Error) -> bool {
         && matches!(error.kind(), ErrorKind::Limit { .. })
         && io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0)).kind()
             != io::ErrorKind::ArgumentListTooLong
+}
+
+// Settings of the executor of this machine.
+
+/// Settings of [`Local`](super::Local).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LocalSettings {
+    /// Processes that a stop reaches, and that may not outlive a job.
+    pub contain: Containing,
+    /// The signal that requests a stop.
+    #[serde(with = "signal")]
+    pub stop_signal: Signal,
+    /// The time between that signal and the kill.
+    pub kill_grace: Duration,
+    /// The time without output after which an attempt is stopped.
+    pub idle_timeout: Option<Duration>,
+    /// The number of bytes of one stream after which an attempt is stopped.
+    pub limit_bytes: Option<usize>,
+    /// The time that a start may wait for room, if the machine has no process or handle left.
+    pub room_timeout: Duration,
+}
+
+impl Default for LocalSettings {
+    fn default() -> LocalSettings {
+        LocalSettings {
+            contain: Containing::Tree,
+            stop_signal: Signal::TERM,
+            kill_grace: Duration::from_secs(5),
+            idle_timeout: None,
+            limit_bytes: None,
+            room_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Processes that a stop reaches, and that may not outlive a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Containing {
+    /// Everything that the job starts. It is killed when the job ends, and when the batch is killed.
+    Tree,
+    /// The process group of the job. What outlives the job keeps running, and the batch's death kills the command only.
+    Group,
+}
+
+/// Signals travel as their numbers.
+mod signal {
+    use pipewright::Signal;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(signal: &Signal, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_i32(signal.number())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Signal, D::Error> {
+        let number = i32::deserialize(from)?;
+        Signal::from_number(number).ok_or_else(|| de::Error::custom("no such signal"))
+    }
+}
+
+// The holders of process trees, one for each slot of the batch.
+
+/// The holders. They are made when they are needed, and used by one job after the other.
+#[derive(Debug)]
+pub(super) struct Slots {
+    contain: Containing,
+    trees: HashMap<u32, TreeSlot>,
+    note: Option<String>,
+}
+
+/// The containment of a command.
+pub(super) enum Place {
+    /// A tree, perhaps with limits.
+    Tree(TreeSlot, Option<Limits>),
+    Group,
+}
+
+impl Slots {
+    pub(super) fn new(contain: Containing) -> Slots {
+        Slots { contain, trees: HashMap::new(), note: None }
+    }
+
+    /// Returns the holder of the next command in that slot; `None` if commands have groups only.
+    ///
+    /// # Errors
+    /// There is no room for another process or handle.
+    pub(super) fn tree(&mut self, slot: u32) -> Result<Option<TreeSlot>, Error> {
+        if self.contain == Containing::Group {
+            return Ok(None);
+        }
+        if let Some(tree) = self.trees.get(&slot) {
+            return Ok(Some(tree.clone()));
+        }
+        match TreeSlot::new() {
+            Ok(tree) => {
+                self.trees.insert(slot, tree.clone());
+                Ok(Some(tree))
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
+                self.contain = Containing::Group;
+                self.note = Some(format!(
+                    "jobs have process groups only, so processes can outlive them: {error}"
+                ));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives up the holder of a slot in which a process of its last command does not end, and returns it.
+    pub(super) fn take_stuck(&mut self, slot: u32) -> Option<TreeSlot> {
+        self.trees.get(&slot).filter(|tree| !tree.is_free())?;
+        self.trees.remove(&slot)
+    }
+
+    /// Returns true if the slot has a holder, or needs none.
+    pub(super) fn has(&self, slot: u32) -> bool {
+        self.contain == Containing::Group || self.trees.contains_key(&slot)
+    }
+
+    /// Gives a slot the holder of one that runs nothing, if there is one.
+    pub(super) fn move_idle(&mut self, slot: u32, busy: &HashSet<u32>) {
+        let is_idle = |(other, tree): &(&u32, &TreeSlot)| !busy.contains(other) && tree.is_free();
+        let idle = self.trees.iter().find(is_idle).map(|(idle, _)| *idle);
+        if let Some(tree) = idle.and_then(|idle| self.trees.remove(&idle)) {
+            self.trees.insert(slot, tree);
+        }
+    }
+
+    /// Gives up the holders of all slots but these, and their handles. Returns true if there were some.
+    pub(super) fn retain(&mut self, busy: &HashSet<u32>) -> bool {
+        let before = self.trees.len();
+        self.trees.retain(|slot, _| busy.contains(slot));
+        self.trees.len() < before
+    }
+
+    /// Returns the reason for a weaker containment, once.
+    pub(super) fn take_note(&mut self) -> Option<String> {
+        self.note.take()
+    }
+}
+
+// The limit on the memory of a job, where this machine can enforce one.
+
+/// The way in which the memory of jobs is limited. Each refusal leads to the next weaker one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MemoryLimits {
+    /// Memory, and no swap: with swap a job could use as much as it likes.
+    WithoutSwap,
+    /// Memory only.
+    Memory,
+    /// Nothing: the memory of a job is reserved, and not limited.
+    None,
+}
+
+impl MemoryLimits {
+    /// Returns the limits of a job with that memory.
+    pub(super) fn of(self, bytes: Option<u64>) -> Option<Limits> {
+        let limits = Limits::new().memory_max(bytes.filter(|bytes| *bytes > 0)?);
+        match self {
+            MemoryLimits::WithoutSwap => Some(limits.memory_swap_max(0)),
+            MemoryLimits::Memory => Some(limits),
+            MemoryLimits::None => None,
+        }
+    }
+
+    /// Returns the next weaker way and the reason, if the error says that a limit cannot be held.
+    pub(super) fn weaker(self, error: &Error) -> Option<(MemoryLimits, String)> {
+        if self == MemoryLimits::None {
+            return None;
+        }
+        match error.kind() {
+            ErrorKind::LimitUnavailable { limit } if limit.limit == LimitKind::Swap => {
+                let note = format!("the memory of jobs is limited, and their swap is not: {limit}");
+                Some((MemoryLimits::Memory, note))
+            }
+            ErrorKind::LimitUnavailable { limit } => {
+                let note = format!("the memory of jobs is reserved, and not limited: {limit}");
+                Some((MemoryLimits::None, note))
+            }
+            ErrorKind::Unsupported => {
+                let note = format!("the memory of jobs is reserved, and not limited: {error}");
+                Some((MemoryLimits::None, note))
+            }
+            _ => None,
+        }
+    }
+}
+
+// The end of a command as the end of an attempt.
+
+/// Returns the end of an attempt.
+fn end_of(key: AttemptKey, started: SystemTime, result: Result<Capture, Error>) -> AttemptEnd {
+    match result {
+        Ok(capture) => {
+            let outcome = outcome(&capture);
+            let mut end = AttemptEnd::new(key, outcome, started, capture.elapsed);
+            end.user = capture.usage.map(|usage| usage.user);
+            end.system = capture.usage.map(|usage| usage.system);
+            let peak_of_tree =
+                capture.tree_usage.as_ref().and_then(|usage| usage.peak_memory_bytes);
+            end.peak_rss_bytes =
+                capture.usage.and_then(|usage| usage.peak_rss_bytes).max(peak_of_tree);
+            end.stdout_bytes = capture.stdout_bytes.unwrap_or(0);
+            end.stderr_bytes = capture.stderr_bytes.unwrap_or(0);
+            end.leftovers_killed = capture.leftovers_killed;
+            end
+        }
+        Err(error) => {
+            let elapsed = started.elapsed().unwrap_or(Duration::ZERO);
+            AttemptEnd::new(key, without_status(&error), started, elapsed)
+        }
+    }
+}
+
+fn outcome(capture: &Capture) -> AttemptOutcome {
+    match capture.outcome {
+        Outcome::TimedOut => AttemptOutcome::TimedOut,
+        Outcome::IdleTimedOut => AttemptOutcome::IdleTimedOut,
+        Outcome::LimitExceeded => AttemptOutcome::LimitExceeded,
+        Outcome::Cancelled => AttemptOutcome::Cancelled,
+        Outcome::OutOfMemory(_) => AttemptOutcome::OutOfMemory,
+        _ => match (capture.status.code(), capture.status.signal()) {
+            (Some(code), _) => AttemptOutcome::Exited(code),
+            (None, Some(signal)) => AttemptOutcome::Signaled(signal),
+            (None, None) => AttemptOutcome::Lost("its exit status is unknown".to_owned()),
+        },
+    }
+}
+
+/// Returns the outcome of a start that was ended because the file of the program, or the directory, never answered.
+pub(super) fn unanswered(error: &Error) -> Option<AttemptOutcome> {
+    let cause = error.source()?.downcast_ref::<io::Error>();
+    // An error of the system is the answer.
+    let cause = cause.filter(|cause| error.is_start() && cause.raw_os_error().is_none());
+    match cause?.kind() {
+        io::ErrorKind::TimedOut => Some(AttemptOutcome::TimedOut),
+        io::ErrorKind::Interrupted => Some(AttemptOutcome::Cancelled),
+        _ => None,
+    }
+}
+
+/// Returns the outcome of a command that has no status.
+fn without_status(error: &Error) -> AttemptOutcome {
+    let message = error.to_string();
+    match error.kind() {
+        // With a status it would be the outcome of a capture: nothing of it ran.
+        ErrorKind::Cancelled => AttemptOutcome::NotStarted(message),
+        ErrorKind::StatusLost => AttemptOutcome::Lost(message),
+        _ if error.is_start() => unanswered(error).unwrap_or(AttemptOutcome::NotStarted(message)),
+        _ => AttemptOutcome::Lost(message),
+    }
+}
+
+// The command of an attempt.
+
+/// A command that cannot be built.
+pub(super) enum Unbuilt {
+    /// There are no words.
+    NoCommand,
+    NoHandle(io::Error),
+}
+
+/// Builds the command, or returns the reason why it cannot be started.
+fn build_command(
+    settings: &LocalSettings,
+    attempt: &Attempt,
+    stdin: &mut Stdin,
+    sink: Option<&SharedSink>,
+    place: Place,
+    has_terminal: bool,
+) -> Result<Command, Unbuilt> {
+    let Some((program, args)) = attempt.argv.split_first() else {
+        return Err(Unbuilt::NoCommand);
+    };
+    let mut command = Command::new(program);
+    command.args(args);
+    // The thread of all jobs must not wait for one directory.
+    match attempt.current_dir.as_deref().and_then(pwd_without_look) {
+        Some(Shown::Path(dir)) => drop(command.env("PWD", dir)),
+        Some(Shown::Unknown) => drop(command.env_remove("PWD")),
+        None => {}
+    }
+    for (name, value) in &attempt.env {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    for (handle, number) in attempt.handles.iter() {
+        let handle = handle.try_clone().map_err(Unbuilt::NoHandle)?;
+        command.inherit_fd_as(handle, *number);
+    }
+    if let Some(dir) = &attempt.current_dir {
+        command.current_dir(dir);
+    }
+    command.stdin(match &attempt.stdin {
+        JobStdin::Null => Stdio::null(),
+        JobStdin::Bytes(bytes) => Stdio::bytes(bytes.clone()),
+        JobStdin::File(path) => match stdin.file() {
+            Some(file) => Stdio::from(file.map_err(Unbuilt::NoHandle)?),
+            None => Stdio::open(path),
+        },
+    });
+    if let Some(timeout) = attempt.timeout {
+        command.timeout(timeout);
+    }
+    if let Some(timeout) = settings.idle_timeout {
+        command.idle_timeout(timeout);
+    }
+    command.stop_signal(settings.stop_signal).kill_grace(settings.kill_grace);
+    match sink {
+        Some(sink) => {
+            command.stdout(tee(sink, Source::Stdout)).stderr(tee(sink, Source::Stderr));
+            if !sink.lock().unwrap_or_else(PoisonError::into_inner).is_live() {
+                command.coalesce_reads();
+            }
+            // The sink has the bytes, so nothing is kept here.
+            command
+                .limit(settings.limit_bytes.map_or(Limit::keep_head(0), Limit::fail).count_only());
+        }
+        None => {
+            command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
+        }
+    }
+    // Ctrl-C at the terminal must reach the batch alone, which lets the jobs end. A group is enough for that, but a job that
+    // asks a question at the terminal would be suspended there for ever. In a session it has none, and fails. Without a
+    // terminal a group costs less. On Windows, a stop needs the console of this process.
+    match has_terminal {
+        true => command.own_session(),
+        false => command.own_group(),
+    };
+    match place {
+        Place::Tree(slot, limits) => {
+            command.contain_in(&slot);
+            if let Some(limits) = limits {
+                command.limits(limits);
+            }
+        }
+        // A guard of the group ends all of it with the runner, so that a resume starts beside nothing. It cannot enter a session.
+        Place::Group if GUARDS_GROUPS && !has_terminal => {
+            command.contain(Contain::Tree).kill_on_parent_exit(Scope::Tree);
+        }
+        Place::Group => {
+            command.contain(Contain::Group).kill_on_parent_exit(Scope::Child);
+        }
+    }
+    Ok(command)
+}
+
+/// Returns a stream that hands all bytes to the sink.
+fn tee(sink: &SharedSink, source: Source) -> Stdio {
+    let sink = Arc::clone(sink);
+    Stdio::tee_with(move |bytes| {
+        // A sink is consistent between calls.
+        sink.lock().unwrap_or_else(PoisonError::into_inner).write(source, bytes);
+    })
 }

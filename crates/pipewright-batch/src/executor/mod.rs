@@ -1,27 +1,21 @@
-//! Executors: engines that run attempts of jobs.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `attempt.rs` | an attempt |
-//! | `local.rs` | the executor of this machine |
-//! | `memory.rs` | the memory where the attempts run |
-//! | `sink.rs` | the receiver of an attempt's output |
+//! Executors: engines that run attempts of jobs. This file has what each of them needs: an attempt, the receiver of its output, and
+//! the memory where attempts run. `local.rs` is the executor of this machine.
 
-mod attempt;
 mod local;
-mod memory;
-mod sink;
 
-use std::fmt;
-use std::io;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
-pub use attempt::Attempt;
-pub use local::{Containing, Local, LocalSettings};
-pub use memory::MachineMemory;
-pub use sink::{NodeFiles, NodeOutput, OutputSink};
+use pipewright::{Handle, Source};
+use serde::{Deserialize, Serialize};
 
+use crate::job::{JobId, JobStdin, path_bytes};
 pub(crate) use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
+
+pub use local::{Containing, Local, LocalSettings};
 
 /// An engine that runs attempts of jobs, on this machine or elsewhere.
 ///
@@ -179,6 +173,145 @@ pub enum ExecutorEvent {
         /// The number of CPUs.
         cpus: Option<u32>,
     },
+}
+
+// An attempt to run a job.
+
+/// An attempt to run a job: everything that an executor needs.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// The key.
+    pub key: AttemptKey,
+    /// The identity of the job.
+    pub id: JobId,
+    /// The slot that it runs in, from 1.
+    pub slot: u32,
+    /// The number of CPUs that it needs.
+    pub cpus: u32,
+    /// The program and its arguments.
+    pub argv: Vec<OsString>,
+    /// The working directory. `None`: that of the executor.
+    pub current_dir: Option<PathBuf>,
+    /// The changes to the environment. `None` removes a variable.
+    pub env: Vec<(OsString, Option<OsString>)>,
+    /// The handles that it inherits, each with its number there: those of a jobserver. Empty on Windows. An executor of
+    /// other machines ignores them.
+    pub handles: Arc<[(Handle, i32)]>,
+    /// The standard input.
+    pub stdin: JobStdin,
+    /// The time after which it is stopped.
+    pub timeout: Option<Duration>,
+    /// It must not begin a second time, so the log has it before it begins. If it finds no room, the batch is
+    /// [told](super::ExecutorEvent::Displaced), and it begins when it is told to.
+    pub once: bool,
+    /// The memory that all processes of the job together may use, if the job states it.
+    pub memory_max_bytes: Option<u64>,
+    /// The receiver of its output. `None`: it has the stdout and stderr of the executor.
+    pub output: Option<Box<dyn OutputSink>>,
+}
+
+impl Attempt {
+    /// Creates an attempt to run these words in slot 1, with one CPU, an empty input and no limits. A batch makes its own; this
+    /// is for an executor that gets them as messages, and for tests of executors.
+    #[must_use]
+    pub fn new(key: AttemptKey, id: JobId, argv: Vec<OsString>) -> Attempt {
+        Attempt {
+            key,
+            id,
+            slot: 1,
+            cpus: 1,
+            argv,
+            current_dir: None,
+            env: Vec::new(),
+            handles: Arc::from([]),
+            stdin: JobStdin::Null,
+            timeout: None,
+            once: false,
+            memory_max_bytes: None,
+            output: None,
+        }
+    }
+}
+
+// The receiver of an attempt's output.
+
+/// The receiver of an attempt's output. The executor calls it as the bytes arrive, and drops it before it reports the end
+/// of the attempt.
+pub trait OutputSink: Send + fmt::Debug {
+    /// Takes bytes of a stream, in the order in which they were written to that stream. Must not block.
+    fn write(&mut self, stream: Source, bytes: &[u8]);
+
+    /// Returns true if somebody watches the output, so that it must not wait for more. Otherwise the executor may
+    /// hand it over up to 1 ms late, in larger pieces.
+    fn is_live(&self) -> bool {
+        true
+    }
+
+    /// Returns the number of files that it opens for the attempt, so that handles are kept for them. The default is none.
+    fn files(&self) -> usize {
+        0
+    }
+
+    /// Returns the files that the node of the attempt may write itself. An executor that does so never calls
+    /// [`write`](Self::write), and calls [`written`](Self::written) at the end. `None`, the default: it has to call `write`.
+    fn node_files(&self) -> Option<NodeFiles> {
+        None
+    }
+
+    /// Takes the facts about output that the node has written.
+    fn written(&mut self, output: NodeOutput) {
+        drop(output);
+    }
+}
+
+/// The files of an attempt's output, for a node that writes them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NodeFiles {
+    /// The folder of the job. It exists, on a file system that the nodes share, and gets the files `stdout` and `stderr`.
+    #[serde(with = "path_bytes")]
+    pub folder: PathBuf,
+    /// The most bytes of each file.
+    pub max_bytes: Option<u64>,
+    /// The files have to be on disk before the end is reported.
+    pub is_durable: bool,
+}
+
+/// The facts about output that a node has written to files.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NodeOutput {
+    /// The number of bytes that the attempt wrote to stdout, kept or not.
+    pub stdout_bytes: u64,
+    /// The number of bytes that it wrote to stderr, kept or not.
+    pub stderr_bytes: u64,
+    /// The last lines of stderr, or of stdout if stderr is empty.
+    pub tail: String,
+    /// True if not all bytes were kept.
+    pub is_truncated: bool,
+    /// The first error of a write. The rest of that stream is lost.
+    pub error: Option<String>,
+}
+
+// The memory where an executor runs its attempts.
+
+/// The memory where an executor runs its attempts, at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MachineMemory {
+    /// The memory that is free, in bytes.
+    pub free_bytes: u64,
+    /// The time for which a process has waited for memory, since some moment in the past; `None` if it is unknown.
+    pub stalled: Option<Duration>,
+}
+
+impl MachineMemory {
+    /// Creates one without the time of waits.
+    #[must_use]
+    pub fn new(free_bytes: u64) -> MachineMemory {
+        MachineMemory { free_bytes, stalled: None }
+    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,14 @@
-//! The output of an attempt: counted, limited, written to its folder, and printed.
+//! The output of an attempt: counted, limited, written to its folder, and printed; one of its streams, the tags of its lines, and its
+//! last lines.
 
-use std::fmt;
-use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io, mem};
 
 use pipewright::Source;
 
-use super::content::Content;
-use super::error::{OutputError, OutputErrorKind};
-use super::folder::Folder;
-use super::node_files;
-use super::options::{OutputMode, OutputOptions};
-use super::shared::Shared;
-use super::stream::Stream;
-use super::tail::Tail;
+use super::content::{Content, Shared};
+use super::folder::{self, Folder};
+use super::options::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
 use crate::executor::{NodeFiles, NodeOutput, OutputSink};
 
 /// The output of an attempt, shared by its sink and by the driver.
@@ -164,7 +159,7 @@ impl State {
             return;
         };
         self.is_truncated |= output.is_truncated;
-        if let Err(error) = node_files::check(folder.path(), &output, self.max_bytes) {
+        if let Err(error) = folder::check_node_files(folder.path(), &output, self.max_bytes) {
             self.is_truncated = true;
             self.error.get_or_insert(error);
         }
@@ -203,5 +198,291 @@ impl OutputSink for Sink {
 impl fmt::Debug for Sink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Sink")
+    }
+}
+
+// One stream of an attempt: tagged, and stored or passed on line by line.
+
+/// One stream of an attempt.
+#[derive(Debug)]
+pub(super) struct Stream {
+    source: Source,
+    shared: Shared,
+    mode: OutputMode,
+    tagger: Option<Tagger>,
+    /// True if lines are printed as they arrive. False: it is not the turn of this job, or jobs are printed whole.
+    is_live: bool,
+    /// The output that is not printed yet. Line by line: the lines of a job that waits for its turn.
+    stored: Content,
+    /// Line by line: the line that has not ended.
+    line: Content,
+    /// True if the last byte is no line end.
+    is_in_line: bool,
+    /// True if no more bytes are taken: the rest is lost, or the attempt has ended.
+    is_closed: bool,
+}
+
+impl Stream {
+    pub(super) fn new(
+        source: Source,
+        shared: &Shared,
+        options: &OutputOptions,
+        tag: &str,
+    ) -> Stream {
+        Stream {
+            source,
+            shared: shared.clone(),
+            mode: options.mode,
+            tagger: options.tag.then(|| Tagger::new(tag)),
+            is_live: false,
+            stored: shared.content(),
+            line: shared.content(),
+            is_in_line: false,
+            is_closed: options.mode == OutputMode::Discard,
+        }
+    }
+
+    /// Takes bytes.
+    ///
+    /// # Errors
+    /// The temporary file cannot take them. The rest of the stream is lost, and nothing more is taken.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.is_closed || self.shared.queue.discards(self.source) {
+            return Ok(());
+        }
+        let mut tagger = self.tagger.take();
+        let written = match &mut tagger {
+            Some(tagger) => tagger.tag(bytes, |tagged| self.print(tagged)),
+            None => self.print(bytes),
+        };
+        self.tagger = tagger;
+        self.is_in_line = !bytes.ends_with(b"\n");
+        if written.is_err() {
+            // The line of another job must not follow the part of a line. The queue ends a line that it cuts.
+            self.is_in_line = !self.is_live || !self.line.is_empty();
+            self.end();
+        }
+        written
+    }
+
+    fn print(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.mode != OutputMode::LineBuffer {
+            return self.stored.push(bytes);
+        }
+        let lines = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let (lines, rest) = bytes.split_at_checked(lines).unwrap_or_default();
+        if !lines.is_empty() {
+            let line = (!self.line.is_empty())
+                .then(|| mem::replace(&mut self.line, self.shared.content()));
+            if self.is_live {
+                self.shared.queue.push_lines(self.source, line, lines)?;
+            } else {
+                if let Some(mut line) = line {
+                    self.stored.append(&mut line)?;
+                }
+                self.stored.push(lines)?;
+            }
+        }
+        self.line.push(rest)
+    }
+
+    /// Prints the stored lines, and the later ones as they arrive.
+    pub(super) fn go_live(&mut self) {
+        if self.mode == OutputMode::LineBuffer && !mem::replace(&mut self.is_live, true) {
+            let stored = mem::replace(&mut self.stored, self.shared.content());
+            self.shared.queue.push(self.source, stored);
+        }
+    }
+
+    /// Ends the last line if lines matter, and takes no more bytes.
+    pub(super) fn end(&mut self) {
+        if mem::replace(&mut self.is_closed, true) || !self.is_in_line {
+            return;
+        }
+        if self.mode == OutputMode::LineBuffer {
+            self.line.end_line();
+            if self.is_live {
+                let line = mem::replace(&mut self.line, self.shared.content());
+                self.shared.queue.push(self.source, line);
+            }
+        } else if self.tagger.is_some() {
+            self.stored.end_line();
+        }
+    }
+
+    /// Takes what is stored, in order, as small as it can be.
+    pub(super) fn take_stored(&mut self) -> impl Iterator<Item = (Source, Content)> {
+        let source = self.source;
+        let contents = [&mut self.stored, &mut self.line]
+            .map(|content| mem::replace(content, self.shared.content()));
+        let is_plentiful = self.shared.memory.is_plentiful();
+        contents.into_iter().filter(|content| !content.is_empty()).map(move |mut content| {
+            // An error is ignored: the content is complete, and stays in memory, where it is counted.
+            let _ = content.finish(is_plentiful);
+            (source, content)
+        })
+    }
+}
+
+// Lines with a tag before each.
+
+/// The most bytes of a tag. A longer one is cut, because it is repeated for each line.
+const MAX_TAG_BYTES: usize = 1 << 10;
+/// The end of a tag that was cut.
+const CUT: char = '…';
+/// The length from which a piece of tagged output is passed on.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// Puts a tag and a tab before each line of a stream.
+#[derive(Debug)]
+pub(super) struct Tagger {
+    /// The tag and the tab.
+    prefix: Box<[u8]>,
+    is_in_line: bool,
+}
+
+impl Tagger {
+    /// Creates the tagger of a stream. Control characters become spaces, so that a line has one tag that ends at its first tab, and
+    /// no tag moves a cursor. A tag that was cut ends with an ellipsis.
+    pub(super) fn new(tag: &str) -> Tagger {
+        let mut text: String = tag.replace(char::is_control, " ");
+        if text.len() > MAX_TAG_BYTES {
+            while text.len() > MAX_TAG_BYTES - CUT.len_utf8() {
+                text.pop();
+            }
+            text.push(CUT);
+        }
+        text.push('\t');
+        Tagger { prefix: text.into_bytes().into(), is_in_line: false }
+    }
+
+    /// Calls `emit` with the tagged bytes, in pieces.
+    pub(super) fn tag<E>(
+        &mut self,
+        bytes: &[u8],
+        mut emit: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut tagged = Vec::new();
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if !self.is_in_line {
+                tagged.extend_from_slice(&self.prefix);
+            }
+            self.is_in_line = !line.ends_with(b"\n");
+            tagged.extend_from_slice(line);
+            if tagged.len() >= PIECE_BYTES {
+                emit(&tagged)?;
+                tagged.clear();
+            }
+        }
+        if tagged.is_empty() { Ok(()) } else { emit(&tagged) }
+    }
+}
+
+// The last lines of an attempt's output, for reports.
+
+/// The most bytes of the tail.
+pub(super) const TAIL_BYTES: usize = 2 << 10;
+/// The bytes that are kept for it: line ends do not count, and the byte before the tail tells if a line begins there.
+const KEPT_BYTES: usize = TAIL_BYTES + 64;
+
+/// Keeps the last bytes of stderr, and those of stdout while stderr is empty.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    stream: Option<Source>,
+    last: Vec<u8>,
+    /// True if bytes before `last` are gone.
+    is_cut: bool,
+}
+
+impl Tail {
+    pub(super) fn push(&mut self, stream: Source, bytes: &[u8]) {
+        if self.stream == Some(Source::Stderr) && stream == Source::Stdout {
+            return;
+        }
+        if self.stream.replace(stream) != Some(stream) {
+            self.last.clear();
+            self.is_cut = false;
+        }
+        let kept = bytes.get(bytes.len().saturating_sub(KEPT_BYTES)..).unwrap_or_default();
+        if kept.len() < bytes.len() {
+            self.last.clear();
+            self.is_cut = true;
+        }
+        // Moving the bytes for each small piece would be slow, so half of the limit more is let in.
+        if self.last.len() + kept.len() > KEPT_BYTES + TAIL_BYTES / 2 {
+            let excess = (self.last.len() + kept.len()).saturating_sub(KEPT_BYTES);
+            self.last.drain(..excess.min(self.last.len()));
+            self.is_cut = true;
+        }
+        self.last.extend_from_slice(kept);
+    }
+
+    /// Returns the last lines. If not all of them fit, the first one is whole, except if it is the only one.
+    pub(super) fn into_text(self) -> String {
+        let mut last = &*self.last;
+        let mut is_cut = self.is_cut;
+        while let Some((b'\n' | b'\r', rest)) = last.split_last().map(|(end, rest)| (*end, rest)) {
+            last = rest;
+        }
+        if last.len() > TAIL_BYTES {
+            last = last.get(last.len() - TAIL_BYTES - 1..).unwrap_or_default();
+            is_cut = true;
+        }
+        if is_cut {
+            let begins = last.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+            last = last.get(begins.unwrap_or(0)..).unwrap_or_default();
+        }
+        let text = String::from_utf8_lossy(last);
+        // Replacement characters are longer than the bytes that they replace.
+        let from = text.len().saturating_sub(TAIL_BYTES);
+        let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.get(from..).unwrap_or_default().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tail_tests {
+    use super::*;
+
+    fn tail(pieces: &[(Source, &[u8])]) -> String {
+        let mut tail = Tail::default();
+        pieces.iter().for_each(|(stream, bytes)| tail.push(*stream, bytes));
+        tail.into_text()
+    }
+
+    #[test]
+    fn stderr_is_preferred_to_stdout() {
+        use Source::{Stderr, Stdout};
+        assert_eq!(tail(&[]), "");
+        assert_eq!(tail(&[(Stdout, b"out\n")]), "out");
+        assert_eq!(tail(&[(Stdout, b"out\n"), (Stderr, b"err\r\n"), (Stdout, b"x")]), "err");
+    }
+
+    #[test]
+    fn the_tail_is_the_same_for_any_chunk_size_and_begins_with_a_line() {
+        let all: Vec<u8> = (0..2000).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
+        let whole = tail(&[(Source::Stdout, &all)]);
+        assert!(whole.starts_with("line ") && whole.ends_with("line 1999"), "{whole}");
+        assert!(whole.len() <= TAIL_BYTES && whole.len() > TAIL_BYTES - 20);
+        for size in [1, 7, 100, 2047, 2048, 2049, 5000] {
+            let pieces: Vec<_> = all.chunks(size).map(|piece| (Source::Stdout, piece)).collect();
+            assert_eq!(tail(&pieces), whole, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_begins_at_the_limit_is_whole() {
+        let mut all = b"x".repeat(100);
+        all.push(b'\n');
+        all.extend(b"y".repeat(TAIL_BYTES));
+        assert_eq!(tail(&[(Source::Stdout, &all)]), "y".repeat(TAIL_BYTES));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_bytes_that_are_no_text_are_replaced() {
+        assert_eq!(tail(&[(Source::Stderr, &b"x".repeat(9999))]).len(), TAIL_BYTES);
+        let text = tail(&[(Source::Stderr, &[0xff; 9999])]);
+        assert!(text.len() <= TAIL_BYTES && text.chars().all(|one| one == '\u{fffd}'));
+        assert!(text.len() > TAIL_BYTES - 3);
     }
 }

@@ -17,36 +17,25 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `options.rs`, `error.rs` | options and how they combine; errors |
-//! | `attempt.rs`, `stream.rs`, `tagger.rs`, `tail.rs` | the output of an attempt; one stream; tags; the last lines |
-//! | `content.rs`, `memory.rs`, `spool.rs` | stored output; counted memory; the temporary file |
+//! | this file | the output of a batch; the outputs that wait for their turn |
+//! | `options.rs` | options and how they combine; errors |
+//! | `attempt.rs` | the output of an attempt; one stream; tags; the last lines |
+//! | `content.rs`, `spool.rs` | stored output, and memory that is counted; the temporary file |
 //! | `kept.rs` | outputs that were not handed over, beside the log |
-//! | `order.rs` | outputs that wait for their turn |
-//! | `queue.rs`, `writer.rs` | the queue of the thread that prints; that thread |
-//! | `folder.rs`, `facts.rs`, `node_files.rs` | the folder of a job; the facts in `job.json`; files that a node writes |
-//! | `shared.rs` | the parts that all attempts share |
+//! | `queue.rs` | the queue of the thread that prints; that thread |
+//! | `folder.rs` | the folder of a job; the facts in `job.json`; files that a node writes |
 //! | `spooled.rs` | the output of one command, for `run --capture` and `run --tail` |
 
 mod attempt;
 mod content;
-mod error;
-mod facts;
 mod folder;
 mod kept;
-mod memory;
-mod node_files;
 mod options;
-mod order;
 mod queue;
-mod shared;
 mod spool;
 mod spooled;
-mod stream;
-mod tagger;
-mod tail;
 #[cfg(test)]
 mod tests;
-mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -61,21 +50,18 @@ use pipewright_os::base::private_file::{self, OpenFolder};
 
 use crate::executor::{AttemptEnd, AttemptKey, OutputSink};
 use crate::job::JobId;
+
 use attempt::AttemptOutput;
-pub use error::{OutputError, OutputErrorKind};
-use facts::Facts;
-use folder::Folder;
+use content::{Content, Memory, Shared};
+pub use folder::NodeWriter;
+use folder::{Facts, Folder};
 pub(crate) use kept::KeepBeside;
 use kept::{Kept, Record};
-use memory::Memory;
-pub use node_files::NodeWriter;
-pub use options::{OutputMode, OutputOptions};
-use order::{Turns, Waiting};
+pub use options::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
 use queue::Queue;
-use shared::Shared;
-use spool::Spool;
+pub(crate) use queue::Waker;
+use spool::{Extent, Extents, Spool};
 pub use spooled::Spooled;
-pub(crate) use writer::Waker;
 
 /// The facts about a job that its output needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,7 +168,7 @@ impl Output {
         // A reader that is slow must not take the memory that running attempts need.
         let queue = Queue::new(&memory, &spool, kept.clone(), options.memory_bytes / 3);
         let jobs_before = print_left(left, &queue, options.keep_order);
-        writer::start(queue.clone(), stdout, stderr, waker)?;
+        queue::start_writer(queue.clone(), stdout, stderr, waker)?;
         Ok(Output {
             options,
             waiting: Waiting::new(&spool, kept.clone()),
@@ -351,5 +337,187 @@ impl Drop for Output {
     fn drop(&mut self) {
         self.shared.queue.discard_rest();
         self.shared.queue.close();
+    }
+}
+
+// The order in which jobs are printed: the outputs that wait, and the jobs whose turn is over.
+
+/// The outputs of jobs that have ended and are not printed yet.
+#[derive(Debug)]
+struct Waiting {
+    jobs: BTreeMap<u64, Stored>,
+    spool: Arc<Spool>,
+    kept: Option<Arc<Kept>>,
+}
+
+/// The output of a job.
+#[derive(Debug)]
+enum Stored {
+    /// The usual kind if many jobs wait: it has no allocation of its own.
+    Spooled(Source, Extent),
+    Contents(Box<[(Source, Content)]>),
+    /// It is beside the log.
+    Kept(Box<[Record]>),
+}
+
+impl Waiting {
+    fn new(spool: &Arc<Spool>, kept: Option<Arc<Kept>>) -> Waiting {
+        Waiting { jobs: BTreeMap::new(), spool: Arc::clone(spool), kept }
+    }
+
+    /// Adds the output of a job, which replaces that of an earlier attempt. With a log it goes into the files beside that.
+    fn add(&mut self, job: u64, mut contents: Vec<(Source, Content)>) {
+        self.remove(job);
+        if let Some(kept) = self.kept.as_ref().filter(|_| !contents.is_empty()) {
+            let add = |(source, content): &(Source, Content)| {
+                kept.add(job, *source, content.bytes(), |write| content.read(write))
+            };
+            let (added, failed): (Vec<_>, Vec<_>) =
+                contents.iter().map(add).partition(|added| added.is_ok());
+            let added: Box<[Record]> = added.into_iter().flatten().collect();
+            if failed.is_empty() {
+                self.jobs.insert(job, Stored::Kept(added));
+                return;
+            }
+            // There is no room beside the log: it is printed from here.
+            added.iter().for_each(|record| kept.handed_over(record));
+        }
+        let stored = match contents.len() {
+            0 => return,
+            1 => contents.pop().map_or_else(
+                || Stored::Contents(Box::default()),
+                |(source, content)| match content.into_extent() {
+                    Ok(extent) => Stored::Spooled(source, extent),
+                    Err(content) => Stored::Contents(Box::new([(source, content)])),
+                },
+            ),
+            _ => Stored::Contents(contents.into()),
+        };
+        self.jobs.insert(job, stored);
+    }
+
+    /// Drops the output of a job.
+    fn remove(&mut self, job: u64) {
+        match self.jobs.remove(&job) {
+            Some(Stored::Spooled(_, extent)) => self.spool.release(extent),
+            Some(Stored::Kept(records)) => {
+                for record in &records {
+                    self.kept.iter().for_each(|kept| kept.handed_over(record));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Prints the output of a job.
+    fn print(&mut self, job: u64, queue: &Queue) {
+        if let Some(stored) = self.jobs.remove(&job) {
+            self.push(stored, queue);
+        }
+    }
+
+    /// Prints the outputs of all jobs before this one.
+    fn print_before(&mut self, job: u64, queue: &Queue) {
+        while let Some(first) = self.jobs.first_entry().filter(|first| *first.key() < job) {
+            let stored = first.remove();
+            self.push(stored, queue);
+        }
+    }
+
+    fn push(&self, stored: Stored, queue: &Queue) {
+        match stored {
+            Stored::Spooled(source, extent) => {
+                queue.push_extents(source, Extents::from_one(extent, Arc::clone(&self.spool)));
+            }
+            Stored::Kept(records) => records.into_iter().for_each(|it| queue.push_kept(it)),
+            Stored::Contents(contents) => {
+                for (source, content) in contents {
+                    queue.push(source, content);
+                }
+            }
+        }
+    }
+}
+
+/// The turns of jobs in the order of the input.
+#[derive(Debug)]
+struct Turns {
+    /// The first job that is not settled.
+    next: u64,
+    /// The later jobs that are settled: ranges, from the first one to the one after the last.
+    settled: BTreeMap<u64, u64>,
+}
+
+impl Turns {
+    fn new() -> Turns {
+        Turns { next: 1, settled: BTreeMap::new() }
+    }
+
+    /// Returns the first job that is not settled.
+    fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Settles jobs of which none or all are settled.
+    fn settle(&mut self, jobs: Range<u64>) {
+        if jobs.start < self.next || jobs.is_empty() {
+            return;
+        }
+        let Range { start: job, end } = jobs;
+        let before = self.settled.range(..=job).next_back().map(|(from, to)| (*from, *to));
+        let from = match before {
+            Some((_, to)) if job < to => return,
+            Some((from, to)) if job == to => from,
+            _ => job,
+        };
+        let to = self.settled.remove(&end).unwrap_or(end);
+        self.settled.insert(from, to);
+        if let Some(to) = self.settled.remove(&self.next) {
+            self.next = to;
+        }
+    }
+}
+
+#[cfg(test)]
+mod order_tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_next_job_is_the_first_that_is_not_settled(
+            jobs in proptest::collection::vec(1_u64..60, 0..200)
+        ) {
+            let mut turns = Turns::new();
+            let mut settled = BTreeSet::new();
+            for job in jobs {
+                turns.settle(job..job + 1);
+                settled.insert(job);
+                let next = (1..).find(|job| !settled.contains(job)).unwrap();
+                prop_assert_eq!(turns.next(), next);
+                let gaps = settled.range(next..).filter(|job| !settled.contains(&(**job - 1)));
+                prop_assert_eq!(turns.settled.len(), gaps.count());
+            }
+        }
+
+        #[test]
+        fn jobs_that_do_not_exist_are_skipped(
+            jobs in proptest::collection::btree_map(1_u64..60, proptest::bool::ANY, 1..30)
+        ) {
+            let mut turns = Turns::new();
+            let mut last = 0;
+            for (job, is_settled) in &jobs {
+                turns.settle(last + 1..*job);
+                if *is_settled {
+                    turns.settle(*job..*job + 1);
+                }
+                last = *job;
+            }
+            let open = jobs.iter().find(|(_, is_settled)| !**is_settled).map(|(job, _)| *job);
+            prop_assert_eq!(turns.next(), open.unwrap_or(last + 1));
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::content::Content;
-use super::memory::Memory;
+use super::content::Memory;
 use super::spool::{self, OpenSpool, Spool};
 
 /// The most bytes that are kept in memory.

@@ -18,8 +18,8 @@ use std::time::Duration;
 use pipewright_os::base::os_text::from_encoded_bytes;
 use serde_json::{Map, Value, json};
 
-use super::quote::words_of_quoted;
 use super::template::{OwnedPiece, Piece};
+use super::words_of_quoted;
 use super::{Job, JobCommand, JobStdin, Record, Settings, Template};
 
 // The settings of a job as JSON.
