@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pipewright_batch::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor as _, ExecutorEvent, Job, JobId,
-    LocalSettings,
+    LocalSettings, NodeOutput,
 };
 
 use super::Remote;
@@ -175,6 +175,53 @@ fn the_messages_of_a_node_are_bounded() {
     remote.start(attempt(Some(Duration::from_secs(2))));
     let (_, notes) = end(&mut remote, |_| {});
     assert!((1_000..1_100).contains(&notes), "{notes}");
+}
+
+#[test]
+fn the_texts_of_a_node_are_bounded() {
+    const LONG: usize = 1_000_000;
+    let key = AttemptKey { job: 1, attempt: 1 };
+    let long = || "x".repeat(LONG);
+    let mut bytes = Vec::new();
+    let about = About { node: long(), slots: 1 };
+    message::append(&mut bytes, &FromWorker::About(about)).unwrap();
+    // Three times, and only the first is told.
+    for _ in 0..3 {
+        message::append(&mut bytes, &FromWorker::Draining(long())).unwrap();
+    }
+    let lost = AttemptEnd::without_run(key, AttemptOutcome::Lost(long()));
+    let mut end = Box::new(Ended::new(lost, Some(NodeOutput::default())));
+    end.end.node = Some(long());
+    end.written.iter_mut().for_each(|it| (it.tail, it.error) = (long(), Some(long())));
+    message::append(&mut bytes, &FromWorker::Ended(end)).unwrap();
+    let (reports, settings) = (Reports::new(), LocalSettings::default());
+    let close: Closer = Arc::new(|| {});
+    link::serve(&reports, &bytes[..], io::sink(), &settings, &close, Origin::Command);
+    let kept = reports.take(None);
+    assert_eq!(kept.len(), 4, "its name, that it is drained, an end, and that it has left");
+    let text = format!("{kept:?}");
+    assert!(text.contains("xxx") && text.len() < 10_000, "{} bytes are kept", text.len());
+}
+
+#[test]
+fn an_attempt_that_has_not_begun_is_not_ended_by_its_node() {
+    let key = AttemptKey { job: 1, attempt: 1 };
+    let success = AttemptEnd::without_run(key, AttemptOutcome::Exited(0));
+    let success = FromWorker::Ended(Box::new(Ended::new(success, None)));
+    let (mut remote, _) = host(&[success], 100);
+    remote.place(attempt(None));
+    let until = Instant::now() + Duration::from_secs(60);
+    let (mut is_placed, mut late) = (false, 0);
+    // It waits for its begin, and 100 ends of it come.
+    while !is_placed || late < 100 {
+        match remote.next_event(Some(until)).unwrap() {
+            Some(ExecutorEvent::Ended(end)) => panic!("{end:?}"),
+            Some(ExecutorEvent::Placed(placed)) => is_placed = placed == key,
+            Some(ExecutorEvent::Note(text)) => late += usize::from(text.contains("does not count")),
+            Some(_) => {}
+            None => panic!("{late} late ends were told"),
+        }
+    }
 }
 
 #[test]

@@ -20,9 +20,11 @@ pub(super) const JOIN_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 3 
 /// Bytes that wait for a worker that does not read, beyond what is being written. Starts have inputs of some MiB.
 const MOST_WAITING_BYTES: usize = 256 << 20;
 
-/// The messages of one connection that are shown, and the length of each.
+/// The messages of one connection that are shown.
 const MOST_NOTES: u32 = 1000;
-const MOST_NOTE_CHARS: usize = 1000;
+
+/// The characters of each text of a node: its name, a message, a reason. They stay for as long as the batch, and are in its log.
+const MOST_TEXT_CHARS: usize = 1000;
 
 /// Ends a connection at once.
 pub(crate) type Closer = Arc<dyn Fn() + Send + Sync>;
@@ -135,6 +137,7 @@ pub(crate) fn serve(
         outbox,
         link: Some(link),
         is_bye: false,
+        is_draining: false,
         notes: 0,
         greeting: None,
     };
@@ -175,6 +178,15 @@ fn close_unless_joined(close: Closer) -> io::Result<mpsc::Sender<()>> {
     Ok(sender)
 }
 
+/// Returns the beginning of a text that a node sent.
+fn bounded(text: String) -> String {
+    match text.char_indices().nth(MOST_TEXT_CHARS) {
+        // The rest of it gives its memory back.
+        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned(),
+        None => text,
+    }
+}
+
 /// The state of the thread that reads.
 struct Reading<'a> {
     node: NodeId,
@@ -183,6 +195,7 @@ struct Reading<'a> {
     /// `None`: it was reported.
     link: Option<Link>,
     is_bye: bool,
+    is_draining: bool,
     notes: u32,
     /// Ends when the node is known.
     greeting: Option<mpsc::Sender<()>>,
@@ -223,7 +236,8 @@ impl Reading<'_> {
             return Err(RemoteError::Garbled("its place"));
         }
         Ok(match message {
-            FromWorker::About(about) => {
+            FromWorker::About(mut about) => {
+                about.node = bounded(about.node);
                 let link = self.link.take().ok_or(RemoteError::Closed)?;
                 self.greeting = None;
                 match self.reports.join(node, about, link) {
@@ -237,14 +251,14 @@ impl Reading<'_> {
                 }
                 Some(Report::Output { node, key, stream, bytes: bytes.to_vec() })
             }
-            FromWorker::Ended(end) => Some(Report::Ended { node, end }),
+            FromWorker::Ended(mut end) => {
+                end.bound_texts(bounded);
+                Some(Report::Ended { node, end })
+            }
             FromWorker::Note(text) => {
                 self.notes += 1;
                 match self.notes {
-                    ..MOST_NOTES => {
-                        let text = text.chars().take(MOST_NOTE_CHARS).collect();
-                        Some(Report::Note { node: Some(node), text })
-                    }
+                    ..MOST_NOTES => Some(Report::Note { node: Some(node), text: bounded(text) }),
                     MOST_NOTES => {
                         let text = "further messages of it are not shown".to_owned();
                         Some(Report::Note { node: Some(node), text })
@@ -252,7 +266,11 @@ impl Reading<'_> {
                     _ => None,
                 }
             }
-            FromWorker::Draining(reason) => Some(Report::Draining { node, reason }),
+            // Once: it stays so.
+            FromWorker::Draining(_) if std::mem::replace(&mut self.is_draining, true) => None,
+            FromWorker::Draining(reason) => {
+                Some(Report::Draining { node, reason: bounded(reason) })
+            }
             FromWorker::Beat(number) => {
                 self.outbox.name_beat(number);
                 None

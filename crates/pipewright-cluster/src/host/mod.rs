@@ -209,9 +209,12 @@ impl Remote {
 
     fn ended(&mut self, id: NodeId, ended: Ended) {
         let key = ended.end.key;
-        let is_here = |running: &Running| running.place.is_some_and(|place| place.node == id);
+        // One that has not begun there cannot have ended there.
+        let runs_here = |running: &Running| {
+            running.attempt.is_none() && running.place.is_some_and(|place| place.node == id)
+        };
         let Some(node) =
-            self.nodes.get(&id).filter(|_| self.attempts.get(&key).is_some_and(is_here))
+            self.nodes.get(&id).filter(|_| self.attempts.get(&key).is_some_and(runs_here))
         else {
             return self.late_end(id, key);
         };

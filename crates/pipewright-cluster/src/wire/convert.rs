@@ -9,6 +9,9 @@ use pipewright_os::base::os_text::from_encoded_bytes;
 use super::message::{Ended, Text, WireAttempt};
 use crate::error::RemoteError;
 
+/// The last lines of an output are no more, and those of a node that lies are not shown.
+const MOST_TAIL_BYTES: usize = 16 << 10;
+
 impl Text {
     fn of(text: impl AsRef<OsStr>) -> Text {
         Text(text.as_ref().as_encoded_bytes().to_vec())
@@ -67,6 +70,24 @@ impl Ended {
             (end.stdout_bytes, end.stderr_bytes) = (files.stdout_bytes, files.stderr_bytes);
         }
         Ended { end, written }
+    }
+
+    /// Bounds each text that the node has written. The last lines of the output are bounded where they are shown.
+    pub(crate) fn bound_texts(&mut self, bounded: impl Fn(String) -> String) {
+        let bound = |text: &mut String| *text = bounded(std::mem::take(text));
+        if let AttemptOutcome::NotStarted(reason) | AttemptOutcome::Lost(reason) =
+            &mut self.end.outcome
+        {
+            bound(reason);
+        }
+        // The host knows it.
+        self.end.node = None;
+        if let Some(written) = &mut self.written {
+            written.error.iter_mut().for_each(bound);
+            if written.tail.len() > MOST_TAIL_BYTES {
+                written.tail = String::new();
+            }
+        }
     }
 
     /// Returns the end, which arrives now from that node, and the facts about its files. Its start is told by the clock of this
