@@ -797,6 +797,11 @@ fn build_command(
         true => command.own_session(),
         false => command.own_group(),
     };
+    // A program or a directory on a mount that does not answer must not hold up the thread of all jobs. A slot has
+    // its own way.
+    if matches!(place, Place::Group) {
+        command.start_aside();
+    }
     match place {
         Place::Tree(slot, limits) => {
             command.contain_in(&slot);

@@ -6,6 +6,7 @@ use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::limits::TreeLimits;
 use pipewright_os::process::start::{Group, parent_exit};
 
+use super::aside::StartAside;
 use super::stdio::Choice;
 use super::{Command, Stdio, StdioDefault, StdioDefaults};
 use crate::error::Error;
@@ -241,6 +242,7 @@ pub(super) struct Lifetime {
     pub(super) kill_on_drop: Option<fn(&ChildHandle)>,
     pub(super) detached: bool,
     pub(super) foreground: Option<OpenForeground>,
+    pub(super) aside: Option<StartAside>,
 }
 
 const NULL: StdioDefaults = StdioDefaults {

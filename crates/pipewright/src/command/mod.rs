@@ -5,9 +5,11 @@
 //! | `stdio.rs` | the streams of the child |
 //! | `contain.rs` | the setters that hold a tree, limit it and end it with this process; children that are detached or killed on drop |
 //! | `start.rs`, `task.rs` | the verbs, on a thread and for tasks; the start, which may not wait for the answer of a slot |
+//! | `aside.rs` | a start on a thread of its own, which waits for a file or a directory |
 //! | `pty.rs` | a terminal of its own for the child |
 //! | `stage.rs` | a command as a stage of a pipeline |
 
+mod aside;
 mod contain;
 mod pty;
 mod stage;
@@ -38,6 +40,7 @@ use contain::{Lifetime, LimitedTree};
 use pty::PtySetting;
 use stdio::Choice;
 
+pub(crate) use aside::Aside;
 pub use contain::{Contain, Scope};
 pub(crate) use stage::{StageJob, StagePipes, StagePosition, StageStderr};
 pub(crate) use start::{

@@ -250,8 +250,16 @@ impl Command {
     }
 
     /// Starts the run that [`capture`](Self::capture) finishes.
-    pub(crate) fn start_capture(&mut self) -> Result<Run, Error> {
+    pub(crate) fn start_capture(&self) -> Result<Run, Error> {
         self.start_run(CAPTURED, Collect::All)
+    }
+
+    /// Returns the time at which the command has to end if it starts at that one.
+    pub(crate) fn ends_at(&self, start: Instant) -> Option<Instant> {
+        let Rules { timeout, deadline, .. } = &self.options.rules;
+        // A timeout beyond the range of the clock never expires.
+        let by_timeout = timeout.and_then(|timeout| start.checked_add(timeout));
+        earlier(by_timeout, *deadline)
     }
 
     /// Begins what [`start_capture`](Self::start_capture) does, and does not wait for a slot's answer.
@@ -789,10 +797,7 @@ impl Command {
         let plan = self.plan(&prepared);
         let begun = match start::begin(&plan) {
             Ok(Begun::Requested(start)) => {
-                let Rules { timeout, deadline, .. } = &self.options.rules;
-                // A timeout beyond the range of the clock never expires.
-                let by_timeout = timeout.and_then(|timeout| at.checked_add(timeout));
-                let until = earlier(by_timeout, *deadline);
+                let until = self.ends_at(at);
                 return Ok(BegunChild::Starting(StartingChild { prepared, at, until, start }));
             }
             Ok(Begun::Started(child)) => Ok(child),

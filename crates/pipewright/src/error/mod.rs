@@ -120,6 +120,14 @@ impl Error {
         !matches!(self.0.operation, FailedOperation::Child(_) | FailedOperation::Run)
     }
 
+    /// Returns true if the start was ended because its file or its directory has not answered in time.
+    pub(crate) fn is_unanswered_start(&self) -> bool {
+        let is_late = |source: &io::Error| {
+            source.kind() == io::ErrorKind::TimedOut && source.raw_os_error().is_none()
+        };
+        self.is_start() && self.0.source.as_ref().is_some_and(is_late)
+    }
+
     /// Returns the error number of the `pre_exec` closure that failed, if one failed.
     pub(crate) fn of_closure(&self) -> Option<i32> {
         match self.0.operation {

@@ -17,7 +17,7 @@ use crate::run::{Resumed, Run, SLOTS, earlier};
 #[derive(Debug, Default)]
 pub(super) struct RunSet {
     members: Vec<RunningCommand>,
-    /// The commands that slots have been asked to start.
+    /// The commands that slots or threads have been asked to start.
     starting: Vec<(usize, StartingCapture)>,
     /// The results of starts that failed after they had begun.
     failed: Vec<CommandEnd>,
@@ -42,7 +42,8 @@ impl RunningSet for RunSet {
     }
 
     fn start(&mut self, index: usize, command: Runnable<'_>) -> Result<(), Error> {
-        match command.begin()? {
+        let is_patient = !self.starting.iter().any(|(_, start)| start.is_aside());
+        match command.begin(is_patient)? {
             BegunCapture::Running(run) => self.add(index, run),
             BegunCapture::Starting(start) => self.starting.push((index, start)),
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::wake::WaitEvent;
 
-use crate::command::{BegunChild, Command, StartingChild};
+use crate::command::{Aside, BegunChild, Command, StartingChild};
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::pipeline::{Pipeline, Stage};
 use crate::run::Run;
@@ -21,8 +21,9 @@ pub struct Runnable<'a>(Box<dyn StartCapture + Send + Sync + 'a>);
 /// code.
 trait StartCapture: fmt::Debug {
     fn start(&mut self) -> Result<Run, Error>;
-    /// Begins the capture, and does not wait for a slot's answer if the command is owned.
-    fn begin(mut self: Box<Self>) -> Result<BegunCapture, Error> {
+    /// Begins the capture, and does not wait for a slot's answer if the command is owned. `is_patient` is false if
+    /// other starts wait for their files.
+    fn begin(mut self: Box<Self>, _is_patient: bool) -> Result<BegunCapture, Error> {
         self.start().map(BegunCapture::Running)
     }
     /// Returns the name of the program, for errors.
@@ -31,18 +32,28 @@ trait StartCapture: fmt::Debug {
 
 pub(crate) enum BegunCapture {
     Running(Run),
-    /// A slot has been asked to start the command.
+    /// A slot or a thread has been asked to start the command.
     Starting(StartingCapture),
 }
 
-/// A capture whose command a slot has been asked to start.
+/// A capture whose command a slot or a thread has been asked to start.
 #[derive(Debug)]
 pub(crate) struct StartingCapture {
-    child: StartingChild,
-    command: Box<Command>,
+    starter: Starter,
     phase: StartPhase,
     /// The time of the next phase.
     until: Option<Instant>,
+}
+
+/// A start that has been asked for.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are in a slot, and have no allocation for it"
+)]
+enum Starter {
+    Slot(StartingChild, Box<Command>),
+    Thread(Box<dyn Aside>),
 }
 
 /// A phase of a start. Each may end with its result.
@@ -69,14 +80,25 @@ const UNWANTED_START_WAIT: Duration = Duration::from_secs(1);
 const KILLED_START_WAIT: Duration = Duration::from_secs(5);
 
 impl StartingCapture {
-    fn new(child: StartingChild, command: Box<Command>) -> StartingCapture {
-        let until = child.until();
-        StartingCapture { child, command, phase: StartPhase::Wanted, until }
+    fn new(starter: Starter) -> StartingCapture {
+        let until = match &starter {
+            Starter::Slot(child, _) => child.until(),
+            Starter::Thread(start) => start.until(),
+        };
+        StartingCapture { starter, phase: StartPhase::Wanted, until }
     }
 
     /// Returns the event that ends the wait for the start.
     pub(crate) fn result(&self) -> &dyn WaitEvent {
-        self.child.result()
+        match &self.starter {
+            Starter::Slot(child, _) => child.result(),
+            Starter::Thread(start) => start.result(),
+        }
+    }
+
+    /// Returns true if it waits on a thread of its own.
+    pub(crate) fn is_aside(&self) -> bool {
+        matches!(self.starter, Starter::Thread(_))
     }
 
     /// Returns the time at which [`expire`](Self::expire) has something to do.
@@ -108,7 +130,10 @@ impl StartingCapture {
             }
             StartPhase::Unwanted(reason) => {
                 self.enter(StartPhase::Killed(reason), KILLED_START_WAIT);
-                self.child.end();
+                match &mut self.starter {
+                    Starter::Slot(child, _) => child.end(),
+                    Starter::Thread(start) => start.end(),
+                }
             }
             StartPhase::Killed(_) => return true,
         }
@@ -131,7 +156,10 @@ impl StartingCapture {
             false => io::ErrorKind::TimedOut,
         };
         let source = io::Error::new(kind, format!("its file or its directory never {words}"));
-        let program = self.command.get_program();
+        let program = match &self.starter {
+            Starter::Slot(_, command) => command.get_program(),
+            Starter::Thread(start) => start.command().get_program(),
+        };
         Error::new(program, FailedOperation::Start, ErrorKind::Io, Some(source))
     }
 
@@ -139,17 +167,21 @@ impl StartingCapture {
     pub(crate) fn finish(self) -> Result<Run, Error> {
         let is_killed = matches!(self.phase, StartPhase::Killed(_));
         let unanswered = is_killed.then(|| self.unanswered("answered"));
-        match self.command.finish_child(self.child) {
-            Ok(started) => Ok(self.command.captured(started)),
-            Err(error) => Err(unanswered.unwrap_or(error)),
-        }
+        let run = match self.starter {
+            Starter::Slot(child, command) => {
+                command.finish_child(child).map(|started| command.captured(started))
+            }
+            Starter::Thread(start) => start.finish(),
+        };
+        run.map_err(|error| unanswered.unwrap_or(error))
     }
 }
 
 impl Runnable<'_> {
-    /// Begins the capture, and does not wait for a slot's answer if the command is owned.
-    pub(crate) fn begin(self) -> Result<BegunCapture, Error> {
-        self.0.begin()
+    /// Begins the capture, and does not wait for a slot's answer if the command is owned. With `is_patient` it waits
+    /// for a moment, if the command may start aside.
+    pub(crate) fn begin(self, is_patient: bool) -> Result<BegunCapture, Error> {
+        self.0.begin(is_patient)
     }
 
     /// Starts the capture.
@@ -174,13 +206,21 @@ impl StartCapture for Command {
         self.start_capture()
     }
 
-    fn begin(self: Box<Self>) -> Result<BegunCapture, Error> {
-        Ok(match self.begin_capture()? {
-            BegunChild::Started(started) => BegunCapture::Running(self.captured(started)),
-            BegunChild::Starting(child) => {
-                BegunCapture::Starting(StartingCapture::new(child, self))
-            }
-        })
+    fn begin(self: Box<Self>, is_patient: bool) -> Result<BegunCapture, Error> {
+        let starter = match (self.aside(), is_patient) {
+            (Some(start_aside), false) => Starter::Thread(start_aside(*self)?),
+            (aside, _) => match (self.begin_capture(), aside) {
+                (Ok(BegunChild::Started(started)), _) => {
+                    return Ok(BegunCapture::Running(self.captured(started)));
+                }
+                (Ok(BegunChild::Starting(child)), _) => Starter::Slot(child, self),
+                (Err(error), Some(start_aside)) if error.is_unanswered_start() => {
+                    Starter::Thread(start_aside(*self)?)
+                }
+                (Err(error), _) => return Err(error),
+            },
+        };
+        Ok(BegunCapture::Starting(StartingCapture::new(starter)))
     }
 
     fn name(&self) -> OsString {

@@ -154,6 +154,38 @@ fn a_program_or_a_directory_on_a_dead_mount_stops_its_job_alone() {
 }
 
 #[test]
+fn a_program_or_a_directory_on_a_dead_mount_stops_its_job_alone_without_a_tree_too() {
+    let _watchdog = Watchdog::start(100);
+    let place = Place::new();
+    let timeout = pace::option(300);
+    let dead = ["\"argv\":[\"dead/program\"]", "\"argv\":[\"true\"],\"cwd\":\"dead/../dead\""];
+    // The other job has a timeout, too, and a start that does not answer must not hold it up.
+    let other = format!("{{\"argv\":[\"sleep\",\"600\"],\"timeout\":\"{timeout}\"}}\n");
+    let with_timeout = dead.map(|job| format!("{{{job},\"timeout\":\"{timeout}\"}}\n")).concat();
+    let last = "{\"argv\":[\"sh\",\"-c\",\"echo last\"]}\n";
+    place.write("jobs", &format!("{other}{with_timeout}{last}"));
+    let endless = dead.map(|job| format!("{{{job}}}\n")).concat();
+    place.write("endless", &format!("{other}{endless}"));
+    let group = "$PW batch --jsonl --contain group";
+    let Some(output) = beside_dead_mount(
+        &place,
+        &format!(
+            "{group} -j3 --progress none --from jobs --events events; echo $?; \
+             {group} -j4 --quiet --from endless --events other & pid=$!; \
+             until grep -q timed_out other 2> /dev/null; do sleep 0.01; done; \
+             kill -TERM $pid; wait $pid; echo $?; \
+             {group} -j4 --quiet --from endless --batch-timeout {timeout}; echo $?"
+        ),
+    ) else {
+        return;
+    };
+    assert_eq!(out(&output), "last\n123\n143\n124\n", "{}", err(&output));
+    assert_eq!(err(&output).matches("directory never answered").count(), 2, "{}", err(&output));
+    let events = place.read("events");
+    assert_eq!(events.matches("\"timed_out\"").count(), 3, "{events}");
+}
+
+#[test]
 fn a_command_beside_a_dead_mount_obeys_its_timeout() {
     let _watchdog = Watchdog::start(100);
     let place = Place::new();

@@ -41,7 +41,7 @@ pub(crate) use layout::UnsetGroups;
 pub(crate) use linux::try_supervisor;
 pub use plan::{
     ChildStdio, Credentials, Env, Group, Inherit, ParentExit, Plan, Resource, ResourceLimit,
-    Search, UnixOptions, WindowsOptions,
+    Search, StartLimit, UnixOptions, WindowsOptions,
 };
 pub use slot::{Begun, RequestedStart, TreeSlot};
 
@@ -357,6 +357,12 @@ pub enum BadInput {
 impl SpawnError {
     fn new(step: Step, source: io::Error) -> SpawnError {
         SpawnError { step, source }
+    }
+
+    /// Creates the error of a start that was ended at its limit.
+    #[cfg(target_os = "linux")]
+    fn unanswered() -> SpawnError {
+        SpawnError::new(Step::Exec, io::ErrorKind::TimedOut.into())
     }
 
     /// Creates the error for an option that this system does not have, named by its setter.

@@ -6,6 +6,9 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 #[cfg(unix)]
 use super::PreExec;
@@ -139,9 +142,21 @@ pub struct UnixOptions {
     /// empty program name is "not found", supplementary groups that may not be dropped are kept, and on
     /// Windows a relative program is resolved from this process's directory.
     pub std_rules: bool,
+    /// The limit of the wait until the child has executed its program. Linux; elsewhere a start waits without one.
+    pub start_limit: Option<StartLimit>,
     /// Closures that the child runs before its program is loaded.
     #[cfg(unix)]
     pub pre_exec: PreExec,
+}
+
+/// The limit of the wait for a file or a directory that may never answer. Then the child is killed, before it runs any
+/// of its program, and the start fails with `TimedOut`, without an error number.
+#[derive(Debug, Clone)]
+pub enum StartLimit {
+    /// A time since the child was created.
+    Time(Duration),
+    /// The moment at which this becomes true.
+    Flag(Arc<AtomicBool>),
 }
 
 /// The setting that a child ends with this process, from [`parent_exit`](super::parent_exit).
@@ -420,6 +435,8 @@ fn unix_list(plan: &Plan<'_>) -> [Entry; 23] {
         keeps_ignored_pipe: _,
         kill_on_parent_exit,
         std_rules,
+        // A part of the wait for the start.
+        start_limit: _,
         #[cfg(unix)]
         pre_exec,
     } = unix;

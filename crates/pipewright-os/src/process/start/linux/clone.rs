@@ -15,8 +15,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::{io, mem};
 
-use super::StopWatch;
 use super::raw_syscall::{self, syscall};
+use super::{Left, StopWatch};
 use crate::base::signal::AllBlocked;
 use crate::base::test_hooks::{Forced, is_forced};
 use crate::process::nolibc::call;
@@ -87,15 +87,21 @@ pub(super) fn create(setup: &ChildSetup<'_>, stack: &Stack) -> io::Result<(i32, 
         pidfd: Some(&raw mut pidfd),
     };
     let shared = if setup.shares_handles.load(Ordering::Relaxed) { libc::CLONE_FILES } else { 0 };
-    if setup.changes_identity() {
+    let limit = setup.options.start_limit.as_ref();
+    if setup.changes_identity() || limit.is_some() {
         // The kernel sets it too, but only when the child runs.
         let mark = stack.mark();
         mark.store(1, Ordering::Relaxed);
-        // SAFETY: as below. The wait ends when the child does not use the memory any more.
+        // SAFETY: as below. The wait ends when the child does not use the memory any more: it has left it, or is
+        // killed, and the kernel only reads until it does.
         match unsafe { begin(&request, MARKED | shared) } {
             Ok(pid) => {
                 let raw = (pidfd >= 0).then_some(pidfd);
-                StopWatch::new(pid, raw).wait_until_zero(mark);
+                let left = StopWatch::new(pid, raw).wait_until_zero(mark, limit);
+                if left != Left::ByItself {
+                    setup.errno.store(UNANSWERED, Ordering::Relaxed);
+                    setup.is_stuck.store(left == Left::Stuck, Ordering::Relaxed);
+                }
                 return Ok((pid, super::own_pidfd(pidfd)));
             }
             Err(error) => {
@@ -501,6 +507,8 @@ pub(in crate::process::start) struct ChildSetup<'a> {
     pub(super) errno: AtomicI32,
     /// True if the child runs and shares the parent's memory.
     pub(super) has_begun: AtomicBool,
+    /// True if the child was killed at the limit of the start, and has not ended.
+    pub(super) is_stuck: AtomicBool,
     /// The pipe for the report of a child that may not share the parent's memory. Negative: none.
     pub(super) report_to: AtomicI32,
     /// True if the program or the working directory is named by a handle of the parent.
@@ -530,6 +538,7 @@ impl ChildSetup<'_> {
         self.failed_step.store(0, Ordering::Relaxed);
         self.errno.store(0, Ordering::Relaxed);
         self.has_begun.store(false, Ordering::Relaxed);
+        self.is_stuck.store(false, Ordering::Relaxed);
         self.report_to.store(-1, Ordering::Relaxed);
     }
 
@@ -577,6 +586,9 @@ impl ChildSetup<'_> {
 
 /// A substitute for an errno: the child could not copy the handles that it shares. It has changed none.
 pub(super) const HANDLES_SHARED: i32 = i32::MAX - 1;
+
+/// A substitute for an errno: the child was killed before its exec, at the limit of the start.
+pub(super) const UNANSWERED: i32 = i32::MAX - 3;
 
 /// The signal handlers that the child starts with.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -15,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::{self, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use std::{io, mem, ptr};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -22,7 +23,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::layout::{self, AbortOnPanic, Closure, Layout};
-use super::{ChildStdio, Group, Inherit, ParentExit, Plan, Resource, SpawnError, Step};
+use super::{ChildStdio, Group, Inherit, ParentExit, Plan, Resource, SpawnError, StartLimit, Step};
 use crate::base::generation::PerProcess;
 use crate::base::handle::Handle;
 use crate::base::signal::{AllBlocked, Signal};
@@ -159,8 +160,13 @@ fn start_on_this_thread(setup: &ChildSetup<'_>) -> Result<ChildHandle, SpawnErro
     match finished.map_err(create_error).err().or_else(|| failure(setup)) {
         None => Ok(exit),
         Some(error) => {
-            // It has exited; leave no zombie. Ignored: it has been reaped elsewhere.
-            let _ = exit.wait();
+            // It has exited; leave no zombie. One that the kernel does not end now is left. Ignored: it has been
+            // reaped elsewhere.
+            let _ = if setup.is_stuck.load(Relaxed) {
+                exit.try_wait().map(drop)
+            } else {
+                exit.wait().map(drop)
+            };
             Err(error)
         }
     }
@@ -169,6 +175,7 @@ fn start_on_this_thread(setup: &ChildSetup<'_>) -> Result<ChildHandle, SpawnErro
 fn failure(setup: &ChildSetup<'_>) -> Option<SpawnError> {
     match setup.errno.load(Relaxed) {
         0 => None,
+        clone::UNANSWERED => Some(SpawnError::unanswered()),
         errno => Some(SpawnError::new(
             layout::step_of(setup.failed_step.load(Relaxed)),
             io::Error::from_raw_os_error(errno),
@@ -232,6 +239,7 @@ fn child_setup<'a>(plan: &'a Plan<'a>, layout: &'a Layout, lists: &'a Lists) -> 
         failed_step: AtomicU32::new(0),
         errno: AtomicI32::new(0),
         has_begun: AtomicBool::new(false),
+        is_stuck: AtomicBool::new(false),
         report_to: AtomicI32::new(-1),
         may_share_handles: AtomicBool::new(false),
         names_handle: names_handle(plan.program) || plan.current_dir.is_some_and(names_handle),
@@ -395,12 +403,28 @@ fn ends(setup: &ChildSetup<'_>) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 //
 // From that change on, the new user may send the child signals, and SIGSTOP cannot be blocked. Its parent would sleep until the
 // exec for as long as that user likes, deaf to every timeout. So the start of a child that changes its user waits in slices, and
-// looks at the child between two of them.
+// looks at the child between two of them. So does a start with a limit: its file or its directory may never answer.
 
 /// The time between two looks: most starts are over before the first.
 const PAUSE_NANOS: i64 = 5_000_000;
 /// The number of looks that find the child stopped, before it is killed: a tenth of a second.
 const MOST_STOPPED_LOOKS: u32 = 20;
+/// The longest time between two looks at a child that waits for a file.
+const LONGEST_PAUSE_NANOS: i64 = 80_000_000;
+/// The number of looks at a killed child, before it is left: a second. The kernel does not end it now, and it runs
+/// nothing.
+const KILLED_LOOKS: u32 = 200;
+
+/// The way in which a child has left this process's memory.
+#[derive(Debug, PartialEq, Eq)]
+enum Left {
+    /// By its exec, or by its end.
+    ByItself,
+    /// By a kill before its exec, at the limit of the start.
+    Killed,
+    /// It was killed too, and has not ended.
+    Stuck,
+}
 
 /// A child of this process that has not executed its program yet.
 struct StopWatch {
@@ -415,22 +439,56 @@ impl StopWatch {
     }
 
     /// Waits until the child has executed its program or has ended: the kernel clears that word then, and wakes this process
-    /// (`CLONE_CHILD_CLEARTID`).
-    fn wait_until_zero(mut self, word: &AtomicI32) {
+    /// (`CLONE_CHILD_CLEARTID`). At the limit, kills a child that has not executed it.
+    fn wait_until_zero(mut self, word: &AtomicI32, limit: Option<&StartLimit>) -> Left {
+        let since = limit.map(|_| Instant::now());
+        let is_over = || match (limit, since) {
+            (Some(StartLimit::Time(limit)), Some(since)) => since.elapsed() >= *limit,
+            (Some(StartLimit::Flag(flag)), _) => flag.load(Relaxed),
+            _ => false,
+        };
+        let mut pause = PAUSE_NANOS;
+        while !self.has_left(word, pause) {
+            if is_over() {
+                return self.kill(word);
+            }
+            if limit.is_some() {
+                pause = (pause * 2).min(LONGEST_PAUSE_NANOS);
+            }
+        }
+        Left::ByItself
+    }
+
+    /// Waits for one pause. Returns true if the child has left this process's memory.
+    fn has_left(&mut self, word: &AtomicI32, pause: i64) -> bool {
         const FUTEX_WAIT: usize = 0;
-        let pause = [0, PAUSE_NANOS];
+        let pause = [0, pause];
         loop {
             let value = word.load(Ordering::Acquire);
             if value == 0 {
-                return;
+                return true;
             }
             let (place, time) = (ptr::from_ref(word) as usize, pause.as_ptr() as usize);
             let wait = [place, FUTEX_WAIT, value as usize, time, 0, 0];
-            let woken = call(libc::SYS_futex as usize, wait);
-            // Some kernels do not clear the word of a child that dumps core.
-            if woken == -(libc::ETIMEDOUT as isize) && self.has_ended() {
-                return;
+            if call(libc::SYS_futex as usize, wait) == -(libc::ETIMEDOUT as isize) {
+                // Some kernels do not clear the word of a child that dumps core.
+                return self.has_ended();
             }
+        }
+    }
+
+    /// Kills the child, unless it has executed its program.
+    fn kill(mut self, word: &AtomicI32) -> Left {
+        // From now on it runs nothing of a program, which it may be about to execute.
+        self.signal(libc::SIGSTOP);
+        if word.load(Ordering::Acquire) == 0 {
+            self.signal(libc::SIGCONT);
+            return Left::ByItself;
+        }
+        self.signal(libc::SIGKILL);
+        match (0..KILLED_LOOKS).any(|_| self.has_left(word, PAUSE_NANOS)) {
+            true => Left::Killed,
+            false => Left::Stuck,
         }
     }
 
@@ -626,6 +684,8 @@ fn is_by_change_of_user(flag: Flag) -> bool {
 mod tests {
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::Command;
+    use std::sync::Arc;
+    use std::time::Duration;
 
     use super::*;
 
@@ -636,17 +696,38 @@ mod tests {
         child.args(["-c", "kill -STOP $$; exec sh -c 'while :; do kill -STOP $$; done'"]);
         let mut child = child.spawn().unwrap();
         let word = AtomicI32::new(1);
-        StopWatch::new(child.id() as i32, None).wait_until_zero(&word);
+        StopWatch::new(child.id() as i32, None).wait_until_zero(&word, None);
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
         let mut child = Command::new("sh").args(["-c", "kill -STOP $$; exit 7"]).spawn().unwrap();
-        StopWatch::new(child.id() as i32, None).wait_until_zero(&word);
+        StopWatch::new(child.id() as i32, None).wait_until_zero(&word, None);
         assert_eq!(child.wait().unwrap().code(), Some(7));
+    }
+
+    #[test]
+    fn a_child_without_its_program_is_killed_at_the_limit_of_its_start_and_another_is_not() {
+        let flag = Arc::new(AtomicBool::new(true));
+        for limit in [StartLimit::Time(Duration::from_millis(20)), StartLimit::Flag(flag)] {
+            let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+            let watch = || StopWatch::new(child.id() as i32, None);
+            // It has not left: the word keeps its value.
+            let left = watch().wait_until_zero(&AtomicI32::new(1), Some(&limit));
+            assert_eq!(left, Left::Killed, "{limit:?}");
+            assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+        }
+        let mut child = Command::new("sh");
+        child.args(["-c", "read line; exit 7"]);
+        let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        // It executes its program at the very moment.
+        let left = StopWatch::new(child.id() as i32, None).kill(&AtomicI32::new(0));
+        assert_eq!(left, Left::ByItself);
+        drop(child.stdin.take());
+        assert_eq!(child.wait().unwrap().code(), Some(7), "it goes on");
     }
 
     #[test]
     fn a_wait_ends_with_the_word() {
         // Its value for ever: only a child of this process is looked at.
-        StopWatch::new(0, None).wait_until_zero(&AtomicI32::new(0));
+        StopWatch::new(0, None).wait_until_zero(&AtomicI32::new(0), None);
     }
 
     #[test]
