@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pipewright::{CaughtSignals, Signal};
 use pipewright_batch::{
@@ -87,6 +87,9 @@ fn rest(watch: Option<StartWatch>) {
 /// Follows a batch to its end, and returns the exit code.
 fn follow(mut run: Run, interrupt: &Interrupt, options: &BatchOptions) -> Result<i32, Failure> {
     interrupt.control(run.control());
+    if let Some(time) = options.batch_timeout.as_ref().and_then(Span::as_limit) {
+        interrupt.limit(time, options.kill_grace.duration);
+    }
     while let Some(event) = run.next_until(None).map_err(Failure::from_error)? {
         interrupt.note(&event);
         if matches!(event, Event::Halted(Halt::Drain)) && interrupt.is_by_ctrl_c() {
@@ -172,12 +175,16 @@ fn dry_run(jobs: input::AllJobs) -> Result<i32, Failure> {
 /// Time for a start in progress, when a signal arrives. One that takes longer is stuck, as at a FIFO that nobody opens.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
-/// The time that a batch that was stopped has to write the rest of its output, which has 5 s of it, and its reports.
-/// Their readers may stand still.
+/// The time that a batch that was stopped has to write the rest of its output, which has 5 s of it, its reports and its
+/// log. Their readers may stand still, and their disks may not answer.
 const STOPPED_CLOSES_WITHIN: Duration = Duration::from_secs(10);
 
-/// The time that a batch has to end after a second signal, whatever does not answer.
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
+/// The time that a batch has to stop its jobs after the end of its time, beside their grace: nodes have the most of
+/// it. Its own thread may wait for a file that does not answer.
+const STOPS_WITHIN: Duration = Duration::from_secs(30);
+
+/// The time that a batch has to end after a second signal, whatever does not answer. With the last words it is 5 s.
+const ENDS_WITHIN: Duration = Duration::from_secs(4);
 
 /// The jobs that the last message names.
 const MOST_NAMED: usize = 10;
@@ -198,6 +205,8 @@ struct State {
     is_stopping: AtomicBool,
     /// No job runs any more: output is printed, and reports are written.
     is_closing: AtomicBool,
+    /// The end of the batch's time.
+    ends_at: OnceLock<Instant>,
     /// The jobs that run.
     running: Mutex<BTreeSet<u64>>,
 }
@@ -224,6 +233,18 @@ impl Interrupt {
         let _ = self.state.control.set(control);
     }
 
+    /// Ends this process some time after the end of the batch's time, if it has not ended by then.
+    pub(super) fn limit(&self, time: Duration, grace: Duration) {
+        if let Some(end) = Instant::now().checked_add(time) {
+            // Ignored: a process runs one batch.
+            let _ = self.state.ends_at.set(end);
+        }
+        let limit = [grace, STOPS_WITHIN].into_iter().try_fold(time, Duration::checked_add);
+        if let Some(limit) = limit {
+            self.end_later(limit, exit_code::STOPPED);
+        }
+    }
+
     /// Takes note of an event.
     fn note(&self, event: &Event) {
         match event {
@@ -237,16 +258,27 @@ impl Interrupt {
     /// read.
     fn closing(&self) {
         self.state.is_closing.store(true, Ordering::SeqCst);
-        if let (true, Some(&signal)) =
-            (self.state.is_stopping.load(Ordering::SeqCst), self.state.signal.get())
-        {
-            let state = Arc::clone(&self.state);
-            // Ignored: without a thread, the next signal ends this process.
-            let _ = thread::Builder::new()
-                .name("end".to_owned())
-                .stack_size(64 << 10)
-                .spawn(move || state.end_after(STOPPED_CLOSES_WITHIN, signal));
+        let signal = self.state.signal.get();
+        let left =
+            self.state.ends_at.get().map(|end| end.saturating_duration_since(Instant::now()));
+        match (signal.filter(|_| self.state.is_stopping.load(Ordering::SeqCst)), left) {
+            (Some(signal), _) => {
+                self.end_later(STOPPED_CLOSES_WITHIN, exit_code::of_signal(signal.number()));
+            }
+            (None, Some(left)) => {
+                self.end_later(left.saturating_add(STOPPED_CLOSES_WITHIN), exit_code::STOPPED);
+            }
+            (None, None) => {}
         }
+    }
+
+    fn end_later(&self, pause: Duration, code: i32) {
+        let state = Arc::clone(&self.state);
+        // Ignored: without a thread, the next signal ends this process.
+        let _ = thread::Builder::new()
+            .name("end".to_owned())
+            .stack_size(64 << 10)
+            .spawn(move || state.end_after(pause, code));
     }
 
     /// Returns true if the first signal was a Ctrl-C.
@@ -274,10 +306,10 @@ impl State {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends this process some time after a signal, and says what it leaves.
-    fn end_after(&self, pause: Duration, signal: Signal) {
+    /// Ends this process after that time, and says what it leaves.
+    fn end_after(&self, pause: Duration, code: i32) {
         sleep(pause);
-        stuck::end(self.left(), exit_code::of_signal(signal.number()));
+        stuck::end(self.left(), code);
     }
 
     /// Returns a message about what did not end.
@@ -303,9 +335,8 @@ impl State {
         if self.control.get().is_none() {
             sleep(STUCK_AFTER);
         }
-        let Some(control) = self.control.get() else {
-            std::process::exit(exit_code::of_signal(signal.number()));
-        };
+        let code = exit_code::of_signal(signal.number());
+        let Some(control) = self.control.get() else { std::process::exit(code) };
         // Nothing is printed here: a terminal that takes nothing would make this thread deaf to the next signal.
         let is_first = self.signal.set(signal).is_ok();
         if is_first && signal == Signal::INT {
@@ -314,11 +345,11 @@ impl State {
             control.stop();
             if self.is_stopping.swap(true, Ordering::SeqCst) {
                 // Somebody does not want to wait for what does not end.
-                self.end_after(ENDS_WITHIN, signal);
+                self.end_after(ENDS_WITHIN, code);
             }
         }
         if self.is_closing.load(Ordering::SeqCst) {
-            self.end_after(STUCK_AFTER, signal);
+            self.end_after(STUCK_AFTER, code);
         }
     }
 }

@@ -236,6 +236,36 @@ fn a_batch_whose_files_are_on_a_dead_mount_obeys_its_end() {
 }
 
 #[test]
+fn a_batch_whose_log_stops_to_answer_obeys_its_end_and_two_signals() {
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    let timeout = pace::option(1_000);
+    // The disk of the log takes nothing more while the batch runs. The kernel cannot end that wait, so it is thawed
+    // once the tool has said that it ends.
+    let script = format!(
+        "truncate -s 8M image && mkfs.ext4 -q -F image && mkdir disk && mount -o loop image disk || exit 99; \
+         for end in time signals; do \
+           limit=; [ $end = signals ] || limit='--batch-timeout {timeout}'; \
+           $PW batch --quiet $limit --log disk/$end.db -- sh -c \
+             'echo > ran; [ {{}} = 1 ] || until [ -e go ]; do sleep 0.01; done' ::: 1 2 2> said & pid=$!; \
+           until [ -e ran ]; do sleep 0.01; done; \
+           fsfreeze -f disk || exit 99; echo > go; \
+           [ $end = time ] || {{ kill -TERM $pid; sleep 0.3; kill -TERM $pid; }}; \
+           until grep -q 'ended before' said; do sleep 0.01; done; \
+           fsfreeze -u disk; wait $pid; echo $end $?; rm ran go; \
+         done; umount disk"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).env("PW", env!("CARGO_BIN_EXE_pipewright"));
+    let output = command.current_dir(place.path("")).stdin(Stdio::null()).output().unwrap();
+    if output.status.code() != Some(0) && out(&output).is_empty() {
+        pace::skipped(pace::Need::Mount, format!("no disk to freeze: {}", err(&output)));
+        return;
+    }
+    assert_eq!(out(&output), "time 124\nsignals 143\n", "{}", err(&output));
+}
+
+#[test]
 fn variables_that_come_through_a_pipe_without_a_writer_obey_the_timeout() {
     let _watchdog = Watchdog::start(60);
     let place = Place::new();
