@@ -1,8 +1,8 @@
 //! Tests: nodes that lie, or whose main thread hangs while their beats go on.
 
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -175,6 +175,37 @@ fn the_messages_of_a_node_are_bounded() {
     remote.start(attempt(Some(Duration::from_secs(2))));
     let (_, notes) = end(&mut remote, |_| {});
     assert!((1_000..1_100).contains(&notes), "{notes}");
+}
+
+/// A worker that says nothing until the connection is closed, and tells when somebody listens.
+struct Silent(mpsc::Sender<()>, Arc<AtomicBool>);
+
+impl Read for Silent {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        let _ = self.0.send(());
+        while !self.1.load(Ordering::SeqCst) {
+            thread::park_timeout(Duration::from_millis(10));
+        }
+        Ok(0)
+    }
+}
+
+#[test]
+fn a_node_that_has_not_told_its_name_is_closed_when_the_batch_ends() {
+    let reports = Reports::new();
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let closed = Arc::clone(&is_closed);
+    let close: Closer = Arc::new(move || closed.store(true, Ordering::SeqCst));
+    let (sender, is_read) = mpsc::channel();
+    let silent = Silent(sender, Arc::clone(&is_closed));
+    let (serving, settings) = (Arc::clone(&reports), LocalSettings::default());
+    let thread = thread::spawn(move || {
+        link::serve(&serving, silent, io::sink(), &settings, &close, Origin::Command)
+    });
+    is_read.recv().unwrap();
+    reports.close();
+    assert!(is_closed.load(Ordering::SeqCst), "its time to tell its name is not waited for");
+    assert!(!thread.join().unwrap().has_joined);
 }
 
 #[test]

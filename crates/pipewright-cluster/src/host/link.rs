@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -131,6 +132,8 @@ pub(crate) fn serve(
     });
     let link = Link { outbox: Arc::clone(&outbox), heard, close: Arc::clone(close), origin };
     let greeting = close_unless_joined(Arc::clone(close));
+    let has_joined = Arc::new(AtomicBool::new(false));
+    close_at_end_unless_joined(reports, close, &has_joined);
     let mut reading = Reading {
         node,
         reports,
@@ -140,6 +143,7 @@ pub(crate) fn serve(
         is_draining: false,
         notes: 0,
         greeting: None,
+        has_joined,
     };
     let error = match spawned.and(greeting).map_err(RemoteError::from) {
         Ok(greeting) => {
@@ -178,6 +182,17 @@ fn close_unless_joined(close: Closer) -> io::Result<mpsc::Sender<()>> {
     Ok(sender)
 }
 
+/// Closes a connection that has not told its node when the batch ends, which waits for the thread that reads. One that has is told.
+fn close_at_end_unless_joined(reports: &Reports, close: &Closer, has_joined: &Arc<AtomicBool>) {
+    // Weak: it stays for as long as the batch, and holds no handle of a connection that is gone.
+    let (close, has_joined) = (Arc::downgrade(close), Arc::clone(has_joined));
+    reports.on_close(move || {
+        if let Some(close) = close.upgrade().filter(|_| !has_joined.load(Ordering::SeqCst)) {
+            close();
+        }
+    });
+}
+
 /// Returns the beginning of a text that a node sent.
 fn bounded(text: String) -> String {
     match text.char_indices().nth(MOST_TEXT_CHARS) {
@@ -199,6 +214,7 @@ struct Reading<'a> {
     notes: u32,
     /// Ends when the node is known.
     greeting: Option<mpsc::Sender<()>>,
+    has_joined: Arc<AtomicBool>,
 }
 
 impl Reading<'_> {
@@ -240,6 +256,7 @@ impl Reading<'_> {
                 about.node = bounded(about.node);
                 let link = self.link.take().ok_or(RemoteError::Closed)?;
                 self.greeting = None;
+                self.has_joined.store(true, Ordering::SeqCst);
                 match self.reports.join(node, about, link) {
                     true => None,
                     false => return Err(RemoteError::Closed),
