@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use pipewright_batch::{
@@ -24,8 +25,8 @@ pub fn lying_worker(bytes: &[u8]) {
         remote.start(attempt(AttemptKey { job, attempt: 1 }));
     }
     let close: Closer = Arc::new(|| {});
-    let settings = LocalSettings::default();
-    link::serve(&reports, bytes, io::sink(), &settings, &close, Origin::Command);
+    let (settings, notes) = (LocalSettings::default(), AtomicU32::new(0));
+    link::serve(&reports, bytes, io::sink(), &settings, &close, Origin::Command, &notes);
     let mut ends = HashMap::new();
     // Everything has arrived. What is left is to wait, which a time in the past does not.
     while let Ok(Some(event)) = remote.next_event(Some(Instant::now())) {

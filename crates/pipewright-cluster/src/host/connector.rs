@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::thread;
 use std::time::Duration;
 
@@ -65,10 +66,11 @@ pub(crate) fn spawn(
 /// Connects until the batch ends, or until it is hopeless.
 fn keep_connected(reports: &Reports, settings: &LocalSettings, way: &impl Connect) {
     let (mut failures, mut has_joined) = (0, false);
+    let notes = AtomicU32::new(0);
     while !reports.is_closed() {
         let served = match way.connect() {
             Ok(Connected { reader, writer, close }) => {
-                link::serve(reports, reader, writer, settings, &close, way.origin())
+                link::serve(reports, reader, writer, settings, &close, way.origin(), &notes)
             }
             Err(error) => link::Served { has_joined: false, error: Some(error) },
         };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,10 +21,11 @@ pub(super) const JOIN_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 3 
 /// Bytes that wait for a worker that does not read, beyond what is being written. Starts have inputs of some MiB.
 const MOST_WAITING_BYTES: usize = 256 << 20;
 
-/// The messages of one connection that are shown.
+/// The messages of a node that are shown, of all its connections through one command.
 const MOST_NOTES: u32 = 1000;
 
-/// The characters of each text of a node: its name, a message, a reason. They stay for as long as the batch, and are in its log.
+/// The characters of each text of a node: its name, a message, a reason. They stay for as long as the batch, and are
+/// in its log.
 const MOST_TEXT_CHARS: usize = 1000;
 
 /// Ends a connection at once.
@@ -117,6 +118,7 @@ pub(crate) fn serve(
     settings: &LocalSettings,
     close: &Closer,
     origin: Origin,
+    notes: &AtomicU32,
 ) -> Served {
     let node = reports.next_node();
     let outbox = Outbox::new();
@@ -141,7 +143,7 @@ pub(crate) fn serve(
         link: Some(link),
         is_bye: false,
         is_draining: false,
-        notes: 0,
+        notes,
         greeting: None,
         has_joined,
     };
@@ -182,7 +184,8 @@ fn close_unless_joined(close: Closer) -> io::Result<mpsc::Sender<()>> {
     Ok(sender)
 }
 
-/// Closes a connection that has not told its node when the batch ends, which waits for the thread that reads. One that has is told.
+/// Closes a connection that has not told its node when the batch ends, which waits for the thread that reads. One that
+/// has is told.
 fn close_at_end_unless_joined(reports: &Reports, close: &Closer, has_joined: &Arc<AtomicBool>) {
     // Weak: it stays for as long as the batch, and holds no handle of a connection that is gone.
     let (close, has_joined) = (Arc::downgrade(close), Arc::clone(has_joined));
@@ -211,7 +214,7 @@ struct Reading<'a> {
     link: Option<Link>,
     is_bye: bool,
     is_draining: bool,
-    notes: u32,
+    notes: &'a AtomicU32,
     /// Ends when the node is known.
     greeting: Option<mpsc::Sender<()>>,
     has_joined: Arc<AtomicBool>,
@@ -273,8 +276,7 @@ impl Reading<'_> {
                 Some(Report::Ended { node, end })
             }
             FromWorker::Note(text) => {
-                self.notes += 1;
-                match self.notes {
+                match self.notes.fetch_add(1, Ordering::Relaxed).saturating_add(1) {
                     ..MOST_NOTES => Some(Report::Note { node: Some(node), text: bounded(text) }),
                     MOST_NOTES => {
                         let text = "further messages of it are not shown".to_owned();

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -170,7 +171,8 @@ impl Shared {
                     let _ = stream.shutdown(Shutdown::Both);
                 });
                 let from = Origin::Allocation;
-                link::serve(&self.reports, reader, writer, &self.settings, &close, from);
+                let notes = AtomicU32::new(0);
+                link::serve(&self.reports, reader, writer, &self.settings, &close, from, &notes);
             }
             Err(error) => {
                 drop(stream);

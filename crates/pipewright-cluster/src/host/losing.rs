@@ -13,6 +13,9 @@ use crate::wire::ToWorker;
 /// The ends of attempts that do not run there, of one node.
 const MOST_LATE_ENDS: u32 = 1000;
 
+/// Those that are told.
+const MOST_TOLD_LATE_ENDS: u32 = 10;
+
 /// The time that workers have to end after the batch.
 const END_WAIT: Duration = Duration::from_secs(2);
 
@@ -124,6 +127,9 @@ impl Remote {
                     NodeState::Disconnected(_) => {}
                     _ => self.give_up_on(id, "it ends jobs that do not run there".to_owned()),
                 };
+            }
+            if node.late_ends > MOST_TOLD_LATE_ENDS {
+                return;
             }
         }
         self.note(Some(id), &format!("the late end of {key} does not count"));
