@@ -55,7 +55,8 @@ impl<'a> TestReference<'a> {
         module == path || self.is_of_a_crate && (is_end() || in_file)
     }
 
-    /// Returns true for a test without the crate that it is in: a reader would have to search for it, and nobody checks it.
+    /// Returns true for a test without the crate that it is in: a reader would have to search for it, and nobody
+    /// checks it.
     fn lacks_its_crate(word: &str) -> bool {
         let is_path = !word.contains(char::is_whitespace);
         is_path && word.contains("::tests::") && TestReference::parse(word).is_none()
