@@ -143,6 +143,10 @@ impl LogError {
     }
 
     pub(crate) fn sqlite(path: &Path, source: rusqlite::Error) -> LogError {
+        // The words of this module, without the column.
+        if let rusqlite::Error::FromSqlConversionFailure(_, _, words) = source {
+            return LogError::caused_by(path, LogErrorKind::Other, io::Error::other(words));
+        }
         let kind = match source.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => LogErrorKind::Full,
             Some(ErrorCode::SystemIoFailure) => LogErrorKind::Io,

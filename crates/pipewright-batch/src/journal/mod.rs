@@ -53,8 +53,6 @@ mod wal;
 #[cfg(test)]
 pub(crate) use sqlite::watched;
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -69,7 +67,7 @@ pub(crate) use past::{Past, PastJob};
 
 use changes::Process;
 use ledger::Ledger;
-use pipewright_os::base::private_file::PrivateLock;
+use pipewright_os::base::private_file::{Facts, PrivateLock};
 use pipewright_os::process::open::start_time;
 #[cfg(test)]
 use queue::Flushed;
@@ -140,6 +138,7 @@ pub(crate) struct Journal {
     queue: Arc<Queue>,
     writer: Option<JoinHandle<Result<(), LogError>>>,
     path: PathBuf,
+    facts: Facts,
     batch_id: String,
     run_id: String,
     earlier_runs: Option<Vec<String>>,
@@ -321,14 +320,13 @@ impl Journal {
         self.ledger.end_run(exit_code, how);
         self.submit();
         self.end_writer()?;
-        match fs::symlink_metadata(&self.path) {
-            // Everything was written, to a file that has no name any more.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(LogError::new(&self.path, LogErrorKind::Gone))
-            }
-            // Another error says nothing about that.
-            _ => Ok(()),
-        }
+        let is_gone = match Facts::look(&self.path) {
+            Ok(found) => found.is_none_or(|found| found.is_another(&self.facts)),
+            // That says nothing about it.
+            Err(_) => false,
+        };
+        // Everything was written, to a file that has another name or none.
+        if is_gone { Err(LogError::new(&self.path, LogErrorKind::Gone)) } else { Ok(()) }
     }
 
     /// Submits if much is collected. Call it when all consequences of all events are noted: what is submitted may be durable

@@ -187,6 +187,7 @@ fn begin(
         queue,
         writer: Some(writer),
         path: path.to_owned(),
+        facts: opened.facts,
         batch_id,
         run_id,
         earlier_runs,

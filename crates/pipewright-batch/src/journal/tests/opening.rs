@@ -116,6 +116,14 @@ fn a_log_with_other_words_is_refused() {
         let error = Journal::resume(&folder.log(), &facts(), no_waker()).unwrap_err();
         assert_eq!(*error.kind(), LogErrorKind::Corrupt, "{change}: {error}");
         assert_eq!(fs::read(folder.log()).unwrap(), before);
+        if change.starts_with("state") {
+            let log = Log::open(&folder.log()).unwrap();
+            let read = log.for_each_job(None, |_| std::ops::ControlFlow::Continue(()));
+            let words = ": a newer version has written the state \"happy\"";
+            let error = read.unwrap_err().to_string();
+            assert!(error.starts_with("cannot use log") && error.ends_with(words), "{error}");
+            assert!(!error.contains("index"), "{error}");
+        }
     }
 }
 
@@ -252,4 +260,10 @@ fn a_log_that_was_removed_while_the_batch_ran_is_an_error_at_the_end() {
     let error = journal.close(Some(0), "finished").unwrap_err();
     assert_eq!(*error.kind(), LogErrorKind::Gone);
     assert!(error.to_string().ends_with("was moved or removed while the batch ran"), "{error}");
+    // Another file has its name.
+    let (log, other) = (folder.0.path().join("b.db"), folder.0.path().join("other"));
+    let journal = create(&log);
+    fs::write(&other, "").unwrap();
+    fs::rename(other, log).unwrap();
+    assert_eq!(*journal.close(Some(0), "finished").unwrap_err().kind(), LogErrorKind::Gone);
 }

@@ -160,6 +160,8 @@ pub struct Facts {
     /// The user and the group, where files have them.
     owner: Option<(u32, u32)>,
     others_may_write: bool,
+    /// The file itself, where the system tells that.
+    id: Option<(u64, u64)>,
 }
 
 /// The reason why a file or folder is not trusted.
@@ -219,7 +221,14 @@ impl Facts {
             links: imp::links(found),
             owner: imp::owner(found),
             others_may_write: imp::others_may_write(found),
+            id: imp::id(found),
         }
+    }
+
+    /// Returns true if the other one is surely another file.
+    #[must_use]
+    pub fn is_another(&self, other: &Facts) -> bool {
+        self.id.zip(other.id).is_some_and(|(this, other)| this != other)
     }
 
     /// Returns true for a regular file.
@@ -499,6 +508,10 @@ mod imp {
         found.nlink()
     }
 
+    pub(super) fn id(found: &Metadata) -> Option<(u64, u64)> {
+        Some((found.dev(), found.ino()))
+    }
+
     pub(super) fn owner(found: &Metadata) -> Option<(u32, u32)> {
         Some((found.uid(), found.gid()))
     }
@@ -578,6 +591,10 @@ mod imp {
 
     pub(super) fn links(_: &Metadata) -> u64 {
         1
+    }
+
+    pub(super) fn id(_: &Metadata) -> Option<(u64, u64)> {
+        None
     }
 
     pub(super) fn owner(_: &Metadata) -> Option<(u32, u32)> {
