@@ -385,6 +385,10 @@ impl OutputSink for Sink {
     fn is_live(&self) -> bool {
         false
     }
+
+    fn files(&self) -> usize {
+        2
+    }
 }
 
 impl fmt::Debug for Sink {
