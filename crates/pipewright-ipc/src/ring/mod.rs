@@ -184,7 +184,7 @@ fn place_after(capacity: usize, head: u64, tail: u64, body: usize) -> Option<Rec
     let left = capacity - at;
     let (pad, at, skipped) = if bytes <= left { (None, at, 0) } else { (Some(at), 0, left) };
     let taken = bytes.checked_add(skipped)? as u64;
-    (taken <= free && bytes <= capacity).then_some(RecordPlace { pad, at, end: head + taken })
+    (taken <= free).then_some(RecordPlace { pad, at, end: head + taken })
 }
 
 /// Returns the offset of a position in the ring.
@@ -414,8 +414,8 @@ impl Consumer {
         if head == self.head {
             return Ok(false);
         }
-        let in_ring = head.checked_sub(self.tail).is_some_and(|it| it <= self.capacity as u64);
-        if !in_ring || !may_advance(self.head, head, self.capacity as u64) {
+        let room = self.capacity as u64 - (self.head - self.tail);
+        if !may_advance(self.head, head, room) {
             return Err(RingError::Head);
         }
         self.head = head;
@@ -425,7 +425,7 @@ impl Consumer {
     /// Returns true if there are records, without reading them.
     #[inline]
     pub(crate) fn has_records(&self, theirs: &impl PeerMemory) -> bool {
-        self.next.is_some() || self.tail != self.head || theirs.word(HEAD) != self.head
+        self.tail != self.head || theirs.word(HEAD) != self.head
     }
 
     /// Releases the place of the next record, which ends at `end`. Publishes the tail when the ring is empty, or
@@ -450,8 +450,7 @@ impl Consumer {
         self.wake_up(ours);
         self.sleep += 1;
         ours.announce(SLEEP, self.sleep);
-        let is_behind = self.next.is_some() || self.tail != self.head;
-        if is_behind || theirs.word_in_order(HEAD) != self.head {
+        if self.tail != self.head || theirs.word_in_order(HEAD) != self.head {
             self.wake_up(ours);
             return false;
         }
@@ -474,120 +473,4 @@ mod model;
 mod threads;
 
 #[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// Records stay inside the ring, apart and in order.
-        #[test]
-        fn records_never_overlap_and_never_leave_the_ring(
-            doublings in 0_u32..3, bodies in prop::collection::vec(0_usize..9_000, 1..200)
-        ) {
-            let capacity = 4096 << doublings;
-            let (mut head, mut tail) = (0_u64, 0_u64);
-            let mut used = VecDeque::new();
-            for body in bodies {
-                let body = body.min(max_body_bytes(capacity));
-                loop {
-                    if let Some(place) = place_after(capacity, head, tail, body) {
-                        let range = place.at..place.at + record_bytes(body).unwrap();
-                        prop_assert!(range.end <= capacity);
-                        prop_assert_eq!(place.at % ALIGN_BYTES, 0);
-                        for (other, _) in &used {
-                            let other: &std::ops::Range<usize> = other;
-                            prop_assert!(range.end <= other.start || other.end <= range.start);
-                        }
-                        if let Some(pad) = place.pad {
-                            prop_assert!(pad < capacity && pad % ALIGN_BYTES == 0);
-                            prop_assert_eq!(pad, offset(capacity, head));
-                        }
-                        prop_assert_eq!(offset(capacity, place.end) % ALIGN_BYTES, 0);
-                        used.push_back((range, place.end));
-                        head = place.end;
-                        break;
-                    }
-                    // An empty ring has room for every allowed record.
-                    let (_, end) = used.pop_front().unwrap();
-                    prop_assert!(may_advance(tail, end, head - tail));
-                    tail = end;
-                }
-            }
-        }
-
-        #[test]
-        fn arithmetic_never_panics_or_leaves_the_ring(
-            doublings in 0_u32..3, head: u64, tail: u64, body: usize
-        ) {
-            let capacity = 4096 << doublings;
-            if let Some(place) = place_after(capacity, head - head % 64, tail, body) {
-                prop_assert!(place.body() + body <= capacity);
-            }
-            may_advance(head, tail, body as u64);
-        }
-    }
-
-    const CAPACITY: usize = 4096;
-
-    /// The other side's memory, which may contain anything.
-    struct Peer {
-        head: u64,
-        /// The kind and the length of the record at each offset.
-        record: fn(usize) -> (u8, u64),
-    }
-
-    impl PeerMemory for Peer {
-        fn bytes(&self) -> usize {
-            CAPACITY
-        }
-
-        fn word(&self, _: usize) -> u64 {
-            self.head
-        }
-
-        fn word_in_order(&self, _: usize) -> u64 {
-            self.head
-        }
-
-        fn numbers(&self, at: usize) -> io::Result<[u64; 4]> {
-            let (kind, length) = (self.record)(at);
-            Ok([u64::from(kind) << 32 | length, 0, 0, 0].map(u64::to_le))
-        }
-    }
-
-    /// Returns the end of the next record, after everything before `tail` was released.
-    fn next(
-        tail: u64,
-        head: u64,
-        record: fn(usize) -> (u8, u64),
-    ) -> Result<Option<u64>, RingError> {
-        let mut consumer = Consumer { tail, head: tail, ..Consumer::new(CAPACITY) };
-        Ok(consumer.peek(&Peer { head, record })?.map(|record| record.end))
-    }
-
-    #[test]
-    fn a_record_ends_where_the_published_ones_do() {
-        let whole = |_| (kind::PART, 100);
-        let next = |tail, head| next(tail, head, whole);
-        assert_eq!(
-            next(128, 128 + 192),
-            Ok(Some(128 + 192)),
-            "a header and 100 bytes, in lines of 64"
-        );
-        assert_eq!(next(128, 128 + 128), Err(RingError::Record), "longer than what was published");
-        assert_eq!(next(4096 - 64, 4096 + 256), Err(RingError::Record), "beyond the ring");
-        assert_eq!(next(128, 128), Ok(None));
-    }
-
-    #[test]
-    fn padding_makes_room_for_another_record() {
-        let padded = |at| if at == 0 { (kind::PART, 0) } else { (kind::PAD, 0) };
-        let last = 2 * 4096 - 64;
-        assert_eq!(next(last, last + 128, padded), Ok(Some(last + 128)));
-        assert_eq!(next(last, last + 64, padded), Err(RingError::Record), "the last record");
-        assert_eq!(next(4096 - 128, 4096 - 64, padded), Err(RingError::Record), "beyond the head");
-    }
-}
+mod tests;

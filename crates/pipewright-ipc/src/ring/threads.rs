@@ -93,6 +93,30 @@ fn receive(ring: &mut RingSide, socket: &Socket, number: u64, expected: &[u8]) {
     ring.consumer.release(&ring.ours, record.end);
 }
 
+/// Runs in one thread, where nothing waits for the other side.
+#[test]
+fn each_side_sees_what_the_other_one_has_written() {
+    let Some((mut host, mut worker)) = both() else { return };
+    let mut bytes = Vec::new();
+    for number in 0..100 {
+        assert!(worker.consumer.fall_asleep(&worker.ours, &worker.theirs));
+        body(number, &mut bytes);
+        let place = host.producer.reserve(&host.theirs, bytes.len()).unwrap().unwrap();
+        host.ours.fill(place.body(), &bytes);
+        let total = (number % 2 == 0).then_some(number << 40);
+        let header = Header { id: number, total, ..Header::new(kind::MESSAGE, bytes.len()) };
+        host.producer.commit(&mut host.ours, place, &header, number + 7);
+        assert!(host.producer.publish(&host.ours, &host.theirs), "the worker sleeps");
+        worker.consumer.wake_up(&worker.ours);
+        let record = *worker.consumer.peek(&worker.theirs).unwrap().unwrap();
+        assert_eq!((record.header, record.after), (header, number + 7));
+        let mut received = Vec::new();
+        worker.theirs.append_to(record.body, bytes.len(), &mut received).unwrap();
+        assert_eq!(received, bytes);
+        worker.consumer.release(&worker.ours, record.end);
+    }
+}
+
 #[test]
 fn every_body_is_complete_while_it_is_read() {
     let Some((mut host, mut worker)) = both() else { return };
