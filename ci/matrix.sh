@@ -97,6 +97,8 @@ cell "every call fails once: the long run" faults
 faults_without_groups() { PIPEWRIGHT_FORCE=cgroup faults; }
 cell "every call fails once: the long run without cgroups" faults_without_groups
 cell "the log tells the truth: ten minutes of random batches" net --lib -- driver::tests::truth --nocapture
+# Each change of a decision, one at a time, is noticed by a test.
+for area in $(bash ci/mutants.sh); do cell "changed decisions: $area" bash ci/mutants.sh "$area"; done
 cell "each feature of the libraries alone" bash ci/features.sh
 bench_lints() { cargo clippy --workspace --all-targets --locked --target-dir target --manifest-path bench/Cargo.toml -- -D warnings; }
 cell "the benchmarks: lints" bench_lints
