@@ -15,8 +15,7 @@ use super::schema;
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<u64, LogError> {
     let sqlite = |error| LogError::sqlite(path, error);
     let kind = match schema::version(connection).map_err(sqlite)? {
-        0 => LogErrorKind::LacksInput { description: String::new() },
-        1 => LogErrorKind::LacksSettings {
+        ..=1 => LogErrorKind::LacksSettings {
             description: Runner::last_command(connection).map_err(sqlite)?,
         },
         _ => match (other_directory(connection), whole_input(connection)) {

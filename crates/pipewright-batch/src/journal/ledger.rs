@@ -324,15 +324,18 @@ pub(crate) fn system_time(unix_seconds: f64) -> SystemTime {
 
 /// Keeps the beginning of a text.
 fn shorten(text: &mut String) {
-    if text.len() > MOST_TEXT_BYTES {
-        *text = cut(text).into();
-    }
+    text.truncate(beginning(text));
 }
 
 /// Returns the beginning of a text.
 fn cut(text: &str) -> Box<str> {
-    let end = (0..=MOST_TEXT_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.get(..end.unwrap_or(0)).unwrap_or_default().into()
+    text.get(..beginning(text)).unwrap_or_default().into()
+}
+
+/// Returns the length of the beginning that the log keeps.
+fn beginning(text: &str) -> usize {
+    let mut ends = (0..=MOST_TEXT_BYTES.min(text.len())).rev();
+    ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0)
 }
 
 /// Returns the last lines of an output as text that every tool shows: without NUL, which would end it for some.
@@ -469,6 +472,101 @@ impl From<&JobEnd> for JobState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::past::Entry;
+
+    /// Returns the driver's half of a second run.
+    fn resumed(past: Vec<Entry>) -> Ledger {
+        let numbers = Numbers { run: 2, next_job: 9, next_attempt: 1 };
+        Ledger::new(numbers, Entries::new(past).unwrap())
+    }
+
+    fn logged(number: u64, job: &Job) -> LoggedJob<'_> {
+        LoggedJob { number, id: JobId::new(job, 0), job, once: false }
+    }
+
+    fn intent(job: LoggedJob<'_>, attempt: u32) -> Intent<'_> {
+        Intent { job, attempt, slot: Some(1), durable: false }
+    }
+
+    fn end(attempt: u32, outcome: AttemptOutcome) -> AttemptEnd {
+        AttemptEnd::new(AttemptKey { job: 1, attempt }, outcome, UNIX_EPOCH, Duration::ZERO)
+    }
+
+    #[test]
+    fn a_job_that_waits_gets_a_row_unless_it_has_one() {
+        let jobs = ["new", "known"].map(Job::new);
+        let [new, known] = [logged(1, &jobs[0]), logged(2, &jobs[1])];
+        let mut ledger = resumed(vec![Entry::new(known.id, 3, JobState::Interrupted)]);
+        ledger.waits(&known);
+        assert!(ledger.take().is_empty(), "an earlier run has noted it");
+        ledger.waits(&new);
+        let changes = ledger.take();
+        let added: Vec<_> = changes.jobs().iter().map(|it| (it.row, it.change.state)).collect();
+        assert_eq!(added, [(9, JobState::Waiting)]);
+        ledger.waits(&new);
+        assert!(ledger.take().is_empty(), "this run has noted it");
+    }
+
+    #[test]
+    fn an_earlier_failure_does_not_stand_when_an_attempt_has_run() {
+        let job = Job::new("true");
+        let job = logged(1, &job);
+        let failed = JobState::failed(Failure::ExitCode);
+        let mut ledger = resumed(vec![Entry::new(job.id, 3, failed)]);
+        let outcomes = [AttemptOutcome::Exited(4), AttemptOutcome::NotStarted("gone".into())];
+        for (attempt, outcome) in (1..).zip(outcomes) {
+            ledger.intend(&intent(job, attempt));
+            ledger.ended(&end(attempt, outcome), LoggedOutput::default());
+            let changes = ledger.take();
+            let states: Vec<_> = changes.updates().map(|(row, it)| (row, it.state)).collect();
+            assert_eq!(states, [(3, JobState::Started)], "attempt {attempt}");
+        }
+    }
+
+    #[test]
+    fn the_process_of_an_attempt_is_noted_while_it_runs() {
+        let job = Job::new("true");
+        let mut ledger = resumed(Vec::new());
+        let process = Process { pid: 7, start: 70 };
+        let runs_as = |ledger: &mut Ledger, attempt| {
+            ledger.runs_as(AttemptKey { job: 1, attempt }, process);
+        };
+        ledger.intend(&intent(logged(1, &job), 2));
+        ledger.take();
+        runs_as(&mut ledger, 1);
+        assert!(ledger.take().is_empty(), "it is the process of another attempt");
+        runs_as(&mut ledger, 2);
+        assert_eq!(ledger.take().processes().collect::<Vec<_>>(), [(9, process)]);
+        ledger.ended(&end(2, AttemptOutcome::Exited(0)), LoggedOutput::default());
+        ledger.take();
+        runs_as(&mut ledger, 2);
+        assert!(ledger.take().is_empty(), "the attempt has ended");
+    }
+
+    #[test]
+    fn long_texts_about_an_attempt_are_cut() {
+        let job = Job::new("true");
+        let mut ledger = resumed(Vec::new());
+        let long = "x".repeat(5000);
+        for outcome in [AttemptOutcome::NotStarted, AttemptOutcome::Lost] {
+            ledger.intend(&intent(logged(1, &job), 1));
+            let node = Some(long.clone());
+            let end = AttemptEnd { node, ..end(1, outcome(long.clone())) };
+            ledger.ended(&end, LoggedOutput::default());
+            let changes = ledger.take();
+            let end = &changes.attempts()[0].end;
+            let lengths = [end.outcome.reason(), end.node.as_deref()].map(|it| it.map(str::len));
+            assert_eq!(lengths, [Some(MOST_TEXT_BYTES); 2]);
+        }
+    }
+
+    #[test]
+    fn a_time_before_1970_is_negative_and_none_exceeds_a_thousand_years() {
+        let time = Duration::from_millis(1500);
+        assert_eq!([UNIX_EPOCH - time, UNIX_EPOCH + time].map(unix_seconds), [-1.5, 1.5]);
+        assert_eq!(duration(1.5), time);
+        assert_eq!(duration(1e12), Duration::from_secs(31_536_000_000));
+    }
 
     #[test]
     fn a_tail_begins_with_a_line_and_is_bounded() {
@@ -478,6 +576,8 @@ mod tests {
         assert_eq!(tail(&long).as_deref(), Some("last\n"));
         let one_line = b"x".repeat(5000);
         assert_eq!(tail(&one_line).map(|text| text.len()), Some(MOST_TAIL_BYTES));
+        let with_its_end = [&one_line[..], b"\n"].concat();
+        assert_eq!(tail(&with_its_end).map(|text| text.len()), Some(MOST_TAIL_BYTES));
         assert_eq!(tail(b"a\0b\xff").as_deref(), Some("a\u{fffd}b\u{fffd}"));
     }
 

@@ -1,6 +1,7 @@
 //! Tests of the log, with real files, processes and disks.
 
 mod act;
+mod completeness;
 mod crash;
 #[cfg(target_os = "linux")]
 mod crash_states;

@@ -159,6 +159,45 @@ fn jobs_that_the_input_no_longer_has_are_listed() {
 }
 
 #[test]
+fn a_job_of_an_earlier_run_is_described_again_when_the_input_has_changed() {
+    fn described(journal: &Journal) -> Vec<(u32, u64, Option<&str>)> {
+        let changes = journal.ledger.changes().described().iter();
+        changes.map(|it| (it.row, it.number, it.name.as_deref())).collect()
+    }
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    (1..=4).for_each(|number| succeed(&mut journal, number));
+    journal.input_ended(4, std::iter::empty());
+    journal.close(Some(0), "finished").unwrap();
+
+    // The first job is as before, the second one has another number, the third one has a name, and the fourth one is gone.
+    let jobs = [job(1), job(2), job(3).name("third")];
+    let input = [logged(1, &jobs[0]), logged(7, &jobs[1]), logged(3, &jobs[2])];
+    let (mut journal, mut past) = resume(&folder.log());
+    for job in &input {
+        journal.is_in_input(&past.look_up(job.id).unwrap(), job);
+    }
+    assert_eq!(described(&journal), [(2, 7, None), (3, 3, Some("third"))]);
+    journal.input_ended(3, past.removed());
+    journal.close(Some(0), "finished").unwrap();
+    let log = Log::open(&folder.log()).unwrap();
+    let mut rows: Vec<_> =
+        all_jobs(&log).into_iter().map(|it| (it.row, it.number, it.name)).collect();
+    rows.sort_by_key(|row| row.0);
+    assert_eq!(rows[..3], [(1, 1, None), (2, 7, None), (3, 3, Some("third".into()))]);
+
+    // The fourth one is back, as it was.
+    let (mut journal, mut past) = resume(&folder.log());
+    let fourth = job(4);
+    for job in input.iter().chain([&logged(4, &fourth)]) {
+        let found = past.look_up(job.id).unwrap();
+        assert_eq!(found.is_removed, job.number == 4);
+        journal.is_in_input(&found, job);
+    }
+    assert_eq!(described(&journal), [(4, 4, None)]);
+}
+
+#[test]
 fn a_page_has_the_command_of_the_last_run_that_had_one() {
     let folder = Folder::new();
     let mut journal = create(&folder.log());
