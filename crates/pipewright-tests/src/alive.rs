@@ -46,6 +46,14 @@ impl Drop for KillOnDrop {
     }
 }
 
+/// Sends SIGKILL; an ended process ignores it.
+#[cfg(unix)]
+fn kill_now(pid: u32) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
 /// The answers of `/proc`.
 #[cfg(target_os = "linux")]
 mod linux {
@@ -112,13 +120,6 @@ mod linux {
                 list.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>()
             })
             .collect()
-    }
-
-    /// Sends SIGKILL; an ended process ignores it.
-    pub(super) fn kill_now(pid: u32) {
-        if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
     }
 }
 
@@ -197,13 +198,6 @@ mod macos {
         let children = rows.iter().filter(|row| row.parent == pid).map(|row| row.pid);
         // The call above is over, so that its process has been reaped.
         children.filter(|child| state(*child).is_some()).collect()
-    }
-
-    /// Sends SIGKILL; an ended process ignores it.
-    pub(super) fn kill_now(pid: u32) {
-        if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
     }
 }
 

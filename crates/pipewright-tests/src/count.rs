@@ -7,23 +7,29 @@ pub use macos::*;
 #[cfg(windows)]
 pub use windows::*;
 
+/// Returns the number of handles that this process has open.
+pub fn handles() -> usize {
+    pipewright_os::base::handle::open_handles().expect("the handles can be listed").len()
+}
+
+/// Returns the unreaped children of this process.
+#[cfg(unix)]
+pub fn zombies() -> Vec<u32> {
+    children().into_iter().filter(|pid| crate::alive::is_zombie(*pid)).collect()
+}
+
 /// Counts from `/proc`.
 #[cfg(target_os = "linux")]
 mod linux {
     use std::fs;
 
-    use crate::{alive, watchdog};
-
-    /// Returns the number of handles that this process has open.
-    pub fn handles() -> usize {
-        pipewright_os::base::handle::open_handles().expect("the handles can be listed").len()
-    }
+    use crate::watchdog;
 
     /// Returns the same once no thread of ours is about to close one more: without pidfds, the thread that waited
     /// for a child still holds a handle when that child's run has returned.
     pub fn handles_at_rest() -> usize {
         watchdog::until("no thread waits for a child", || !has_thread("pipewright-exit"));
-        handles()
+        super::handles()
     }
 
     fn has_thread(name: &str) -> bool {
@@ -31,11 +37,6 @@ mod linux {
         names
             .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok())
             .any(|it| it.trim_end() == name)
-    }
-
-    /// Returns the unreaped children of this process.
-    pub fn zombies() -> Vec<u32> {
-        children().into_iter().filter(|pid| alive::is_zombie(*pid)).collect()
     }
 
     /// Returns the children of this process, of any thread.
@@ -101,19 +102,9 @@ mod macos {
 
     use crate::alive;
 
-    /// Returns the number of handles that this process has open.
-    pub fn handles() -> usize {
-        pipewright_os::base::handle::open_handles().expect("the handles can be listed").len()
-    }
-
     /// Returns the same: no thread closes a handle later.
     pub fn handles_at_rest() -> usize {
-        handles()
-    }
-
-    /// Returns the unreaped children of this process.
-    pub fn zombies() -> Vec<u32> {
-        children().into_iter().filter(|pid| alive::is_zombie(*pid)).collect()
+        super::handles()
     }
 
     /// Returns the children of this process, of any thread.
@@ -162,14 +153,9 @@ mod windows {
     };
     use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
-    /// Returns the number of handles that this process has open.
-    pub fn handles() -> usize {
-        pipewright_os::base::handle::open_handles().expect("the handles can be listed").len()
-    }
-
     /// Returns the same: no thread of ours holds a handle after a run.
     pub fn handles_at_rest() -> usize {
-        handles()
+        super::handles()
     }
 
     /// Returns nothing: Windows has no zombies. An exited process remains while a handle to it is open.

@@ -18,7 +18,7 @@ pub(super) fn bench(args: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn json(output: &Output) -> Value {
+pub(super) fn json(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{}", err(output));
     serde_json::from_str(out(output)).unwrap()
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::bench::{TINY, bench};
+use crate::bench::{TINY, bench, json};
 use crate::terminal::{CTRL_C, Shell};
 use crate::trees::{MARK, mark, marked};
 use crate::{err, out, pace, pipewright};
@@ -133,12 +133,6 @@ fn refused(args: &[&str]) -> Option<Output> {
 const PIPES: [&str; 5] = ["pipes", "--blocks", "4k", "--topology", "threads,processes"];
 
 #[track_caller]
-fn report(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(0), "{}", err(output));
-    serde_json::from_str(out(output)).unwrap()
-}
-
-#[track_caller]
 fn warning<'a>(report: &'a Value, kind: &str) -> &'a str {
     let warnings = report["warnings"].as_array().unwrap();
     let found = warnings.iter().find(|it| it["kind"] == kind);
@@ -164,7 +158,7 @@ fn is_refused(output: &Output, words: &str) {
 #[test]
 fn one_processor_is_reported_and_measured() {
     let Some(output) = on_one_processor(&[&PIPES[..], &["--json"]].concat()) else { return };
-    let measured = report(&output);
+    let measured = json(&output);
     assert_eq!(measured["machine"]["processors"], 1);
     assert!(warning(&measured, "one_processor").contains("take turns"));
     assert_eq!(pins(&measured), [("none", true); 2]);
@@ -172,7 +166,7 @@ fn one_processor_is_reported_and_measured() {
     let output = on_one_processor(&[&PIPES[..], &["--pin", "other"]].concat()).unwrap();
     is_refused(&output, "--pin other: only one processor is available");
     let pins_wanted = ["--pin", "other,same", "--json"];
-    let measured = report(&on_one_processor(&[&PIPES[..], &pins_wanted].concat()).unwrap());
+    let measured = json(&on_one_processor(&[&PIPES[..], &pins_wanted].concat()).unwrap());
     assert_eq!(
         pins(&measured),
         [("other", false), ("other", false), ("same", true), ("same", true)]
@@ -183,7 +177,7 @@ fn one_processor_is_reported_and_measured() {
 #[test]
 fn a_refused_call_is_reported_and_bench_continues() {
     let Some(output) = refused(&[&PIPES[..], &["--json"]].concat()) else { return };
-    let report = report(&output);
+    let report = json(&output);
     assert_eq!(pins(&report), [("none", true); 2]);
     if report["machine"]["processors"] == 1 {
         pace::skipped(pace::Need::Processors, "with one processor no other one can be requested");

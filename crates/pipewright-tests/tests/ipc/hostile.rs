@@ -258,7 +258,7 @@ fn app_options() -> Options {
 }
 
 #[track_caller]
-fn refused(error: &Error) -> (Side, &str, &str, &str) {
+pub(super) fn refused(error: &Error) -> (Side, &str, &str, &str) {
     match error.kind() {
         ErrorKind::Refused { by, field, host, worker } => (*by, field, host, worker),
         _ => panic!("{error}"),

@@ -12,18 +12,14 @@ use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{count, pace, watchdog};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
+use super::async_verbs::one_thread;
 use super::{flood, puppet};
 
 /// Returns a time in which a write that has room completes.
 fn a_while() -> Duration {
     pace::millis(100)
-}
-
-fn one_thread() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 /// A puppet with pipes, whose stdin a task can write to.

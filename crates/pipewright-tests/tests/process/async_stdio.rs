@@ -11,20 +11,16 @@ use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::pace;
 use rustix::fs::OFlags;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use super::async_pipes::poll_once;
+use super::async_verbs::one_thread;
 use super::flood;
 use super::tee::{terminal, with_stdout};
 
 /// Returns a time in which nothing comes.
 fn a_while() -> Duration {
     pace::millis(50)
-}
-
-fn one_thread() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 fn flags(fd: impl AsFd) -> OFlags {

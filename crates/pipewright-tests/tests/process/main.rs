@@ -71,7 +71,7 @@ mod windows;
 use std::time::Duration;
 
 use pipewright::{Child, Command, ExitStatus, Signal};
-use pipewright_tests::pace;
+use pipewright_tests::{alive, pace, watchdog};
 
 /// Returns a time in which a child has started. Wine takes 70 ms and more for one.
 fn short() -> Duration {
@@ -124,6 +124,12 @@ fn printed_pid(child: &mut Child) -> u32 {
         assert_ne!(stderr.read_spare(&mut text).unwrap(), 0, "it has printed nothing");
     }
     String::from_utf8(text).unwrap().trim().parse().unwrap()
+}
+
+/// Waits until no process with that mark is left.
+#[track_caller]
+fn no_process_is_left(variable: &str, mark: &str) {
+    watchdog::until("no process is left", || alive::marked(variable, mark).is_empty());
 }
 
 /// Returns the bytes of the puppet's floods.

@@ -9,7 +9,7 @@ use pipewright_test_macros::watched_test;
 use pipewright_tests::skip::{Need, is_root, skipped};
 use pipewright_tests::{alive, watchdog};
 
-use super::{cannot_supervise, puppet};
+use super::{cannot_supervise, no_process_is_left, puppet};
 
 const MARK: &str = "PIPEWRIGHT_PARENT_EXIT_TEST";
 
@@ -45,11 +45,6 @@ fn both_supervisors(child: &Child) -> Vec<u32> {
 }
 
 #[track_caller]
-fn no_process_is_left(mark: &str) {
-    watchdog::until("no process is left", || alive::marked(MARK, mark).is_empty());
-}
-
-#[track_caller]
 fn no_supervisor_is_left(supervisors: &[u32]) {
     for pid in supervisors {
         watchdog::until("its supervisors end too", || !alive::is_running(*pid));
@@ -60,7 +55,7 @@ fn no_supervisor_is_left(supervisors: &[u32]) {
 fn a_tree_ends_when_its_host_is_killed() {
     let Some((host, supervisors)) = host("host", |_| ()) else { return };
     host.signal(Signal::KILL).unwrap();
-    no_process_is_left("host");
+    no_process_is_left(MARK, "host");
     no_supervisor_is_left(&supervisors);
     host.wait().unwrap();
 }
@@ -137,7 +132,7 @@ fn no_control_group_of_a_killed_host_is_left() {
         seen += groups.len();
         host.signal(Signal::KILL).unwrap();
         watchdog::until("no group is left", || alive::cgroups_made_by(host.id()).is_empty());
-        no_process_is_left(&mark);
+        no_process_is_left(MARK, &mark);
         assert!(groups.iter().all(|group| !group.exists()), "{groups:?}");
         host.wait().unwrap();
     }
@@ -169,7 +164,7 @@ fn a_group_of_a_killed_host_that_is_empty_only_later_is_removed_then() {
         skipped(Need::CgroupV1, "no control group of version 1 can be joined");
     }
     host.signal(Signal::KILL).unwrap();
-    no_process_is_left("late");
+    no_process_is_left(MARK, "late");
     let killed = Instant::now();
     watchdog::until("it takes a while", || killed.elapsed() > Duration::from_millis(400));
     drop(other);
@@ -185,7 +180,7 @@ fn a_tree_ends_when_the_whole_group_of_its_host_is_killed() {
     };
     let group = rustix::process::Pid::from_raw(host.id() as i32).unwrap();
     rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
-    no_process_is_left("group");
+    no_process_is_left(MARK, "group");
     no_supervisor_is_left(&supervisors);
     host.wait().unwrap();
 }
@@ -198,7 +193,7 @@ fn a_tree_ends_when_its_supervisor_or_its_guard_is_killed() {
         alive::kill(supervisors[index]);
         // The host waits for the command, and so ends with it.
         assert!(host.wait().unwrap().code().is_some());
-        no_process_is_left("supervisor");
+        no_process_is_left(MARK, "supervisor");
         no_supervisor_is_left(&supervisors);
     }
 }
@@ -210,7 +205,7 @@ fn a_stopped_supervisor_is_continued_or_replaced() {
     let inner = supervisors.iter().copied().max().unwrap();
     assert!(Command::new("kill").args(["-STOP", &inner.to_string()]).status().unwrap().success());
     host.signal(Signal::KILL).unwrap();
-    no_process_is_left("stopped");
+    no_process_is_left(MARK, "stopped");
     host.wait().unwrap();
 }
 
@@ -226,7 +221,7 @@ fn an_unprivileged_user_can_supervise_a_tree() {
         return;
     };
     host.signal(Signal::KILL).unwrap();
-    no_process_is_left("nobody");
+    no_process_is_left(MARK, "nobody");
     host.wait().unwrap();
 }
 
@@ -247,7 +242,7 @@ fn a_killed_supervisor_does_not_hang_its_host() {
     // The guard has adopted and killed it, and reports it.
     assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL));
     drop(child);
-    no_process_is_left("waiting");
+    no_process_is_left(MARK, "waiting");
 }
 
 #[watched_test]

@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use pipewright::{
     Child, Command, Contain, ErrorKind, Event, Limit, Linger, Outcome, PipeReader, Pty, PtySize,
-    Scope, Session, Source, Stdio, TreeSlot,
+    Scope, Session, Source, Stdio,
 };
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::skip::{Need, skipped};
 use pipewright_tests::{count, pace, watchdog};
 
-use crate::tree_slot::has_no_slots;
+use crate::tree_slot::slot;
 use crate::{cannot_supervise, puppet, short};
 
 pub(super) const SIZE: PtySize = PtySize { rows: 30, cols: 100 };
@@ -522,11 +522,6 @@ fn a_spawned_child_leaves_no_handle() {
 }
 
 const MARK: &str = "PIPEWRIGHT_PTY_SLOT_TEST";
-
-/// Returns a slot, or `None` and the report of it if there is none here.
-fn slot() -> Option<TreeSlot> {
-    (!has_no_slots()).then(|| TreeSlot::new().unwrap())
-}
 
 #[isolated_test]
 fn each_command_of_a_slot_has_its_own_controlling_terminal() {

@@ -24,7 +24,7 @@ fn marked(acts: &[&str], mark: &str) -> Command {
 }
 
 /// Returns a command that creates the file `NAME.started`, and exits when the file `NAME` exists.
-fn until_file(dir: &Path, name: &str) -> Command {
+pub(super) fn until_file(dir: &Path, name: &str) -> Command {
     let path = |name: &str| dir.join(name).display().to_string();
     let touch = format!("touch={}", path(&format!("{name}.started")));
     puppet([touch, format!("wait-for-file={}", path(name))])

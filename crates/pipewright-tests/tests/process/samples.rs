@@ -1,15 +1,14 @@
 //! The examples of the library: each runs to its end and leaves nothing behind.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipewright::{Command, Outcome};
+use pipewright::Outcome;
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{count, watchdog};
 
-use super::puppet;
+use super::runner::until_file;
 
 #[path = "../../../pipewright/examples/capture.rs"]
 mod capture;
@@ -70,13 +69,6 @@ fn every_sample_runs_to_its_end_and_leaves_nothing_behind() {
     }
     watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("every handle is closed", || count::handles() == before);
-}
-
-/// Returns a command that creates the file `NAME.started`, and exits when the file `NAME` exists.
-fn until_file(dir: &Path, name: &str) -> Command {
-    let path = |name: &str| dir.join(name).display().to_string();
-    let touch = format!("touch={}", path(&format!("{name}.started")));
-    puppet([touch, format!("wait-for-file={}", path(name))])
 }
 
 #[isolated_test]

@@ -15,7 +15,7 @@ use pipewright_tests::{alive, count, pace, watchdog};
 
 #[cfg(target_os = "linux")]
 use crate::trees_hostile;
-use crate::{cannot_supervise, ended_by, puppet};
+use crate::{cannot_supervise, ended_by, no_process_is_left, puppet};
 
 const MARK: &str = "PIPEWRIGHT_TREE_SLOT_TEST";
 
@@ -25,7 +25,7 @@ pub(super) fn has_no_slots() -> bool {
 }
 
 /// Returns a slot, or `None` and the report of it if there is none here.
-fn slot() -> Option<TreeSlot> {
+pub(super) fn slot() -> Option<TreeSlot> {
     (!has_no_slots()).then(|| TreeSlot::new().unwrap())
 }
 
@@ -34,11 +34,6 @@ fn held<I: IntoIterator<Item = S>, S: AsRef<str>>(slot: &TreeSlot, mark: &str, a
     let mut command = puppet(acts);
     command.env(MARK, alive::mark(mark)).contain_in(slot).stderr(Stdio::null());
     command
-}
-
-#[track_caller]
-fn no_process_is_left(mark: &str) {
-    watchdog::until("no process is left", || alive::marked(MARK, mark).is_empty());
 }
 
 /// Returns the supervisor of a child, and its guard.
@@ -85,7 +80,7 @@ fn a_thousand_commands_run_one_after_another_and_leave_nothing() {
     (0..pace::rounds(1000, 100)).for_each(run);
     assert_eq!(count::handles_at_rest(), handles);
     assert_eq!(count::children(), children, "only what holds the trees");
-    no_process_is_left("many");
+    no_process_is_left(MARK, "many");
     drop(slot);
     assert_eq!(count::children(), []);
 }
@@ -176,7 +171,7 @@ fn many_threads_use_their_slots_at_once() {
             });
         }
     });
-    no_process_is_left("threads");
+    no_process_is_left(MARK, "threads");
 }
 
 #[watched_test]
@@ -200,7 +195,7 @@ fn a_kill_reaches_the_whole_tree() {
     watchdog::until("the daemon runs", || alive::marked(MARK, "kill").len() >= 2);
     child.kill().unwrap();
     ended_by(child.wait().unwrap(), Signal::KILL);
-    no_process_is_left("kill");
+    no_process_is_left(MARK, "kill");
     drop(child);
     assert!(held(&slot, "kill", ["exit=0"]).status().unwrap().success());
 }
@@ -223,7 +218,7 @@ fn trees_in_slots_end_when_their_host_is_killed() {
         found()
     };
     host.signal(Signal::KILL).unwrap();
-    no_process_is_left("host");
+    no_process_is_left(MARK, "host");
     #[cfg(unix)]
     for pid in supervisors {
         watchdog::until("its supervisors end too", || !alive::is_running(pid));
@@ -245,7 +240,7 @@ fn an_ordinary_user_can_use_slots() {
     let host = command.uid(65_534).gid(65_534).spawn().unwrap();
     watchdog::until("the trees are complete", || alive::marked(MARK, "nobody").len() >= 7);
     host.signal(Signal::KILL).unwrap();
-    no_process_is_left("nobody");
+    no_process_is_left(MARK, "nobody");
     host.wait().unwrap();
 }
 
@@ -260,7 +255,7 @@ fn a_killed_supervisor_or_guard_ends_the_tree_and_is_replaced() {
         alive::kill(holders[round % 2]);
         assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL), "{round}");
         drop(child);
-        no_process_is_left("killed");
+        no_process_is_left(MARK, "killed");
         let child = held(&slot, "killed", ["wait=600"]).spawn().unwrap();
         let others = self::holders(child.id());
         assert!(others.iter().all(|pid| !holders.contains(pid)), "{round}");
@@ -302,7 +297,7 @@ fn a_stopped_supervisor_does_not_keep_a_tree_from_ending() {
         Command::new("kill").args(["-STOP", &supervisor.to_string()]).status().unwrap().success()
     );
     drop(child);
-    no_process_is_left("stopped");
+    no_process_is_left(MARK, "stopped");
     assert_eq!(held(&slot, "stopped", ["out=x"]).read().unwrap(), "x");
     drop(slot);
     watchdog::until("it has ended", || !alive::is_running(supervisor));

@@ -7,7 +7,7 @@ use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, count, pace, watchdog};
 
-use super::{cannot_supervise, ended_by, puppet};
+use super::{cannot_supervise, ended_by, no_process_is_left, puppet};
 
 const MARK: &str = "PIPEWRIGHT_TREE_TEST";
 
@@ -22,11 +22,6 @@ fn shell(mark: &str, script: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", script]).env(MARK, alive::mark(mark)).contain(Contain::Tree);
     command
-}
-
-#[track_caller]
-fn no_process_is_left(mark: &str) {
-    watchdog::until("no process is left", || alive::marked(MARK, mark).is_empty());
 }
 
 /// Returns true, and reports it, if a group is the only containment here.
@@ -75,7 +70,7 @@ fn leftovers_of_the_command_are_killed_and_counted() {
     let capture = command.stderr(Stdio::null()).capture().unwrap();
     assert_eq!((capture.stdout.as_str(), capture.outcome), ("done", Outcome::Exited));
     assert!(capture.status.success());
-    no_process_is_left("leftovers");
+    no_process_is_left(MARK, "leftovers");
     // The middle process of the second tree may or may not have exited.
     assert!((3..=4).contains(&capture.leftovers_killed), "{}", capture.leftovers_killed);
     // It reaps its own child before it exits.
@@ -93,7 +88,7 @@ fn a_timeout_reaches_detached_descendants() {
     command.stderr(Stdio::null()).timeout(pace::millis(400));
     let capture = command.kill_grace(pace::millis(100)).capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
-    no_process_is_left("timeout");
+    no_process_is_left(MARK, "timeout");
 }
 
 #[cfg(unix)]
@@ -122,7 +117,7 @@ fn every_process_of_a_tree_gets_the_stop_signal_before_any_kill() {
     child.wait().unwrap();
     assert!(asked.exists(), "it was not asked");
     drop(child);
-    no_process_is_left("asked");
+    no_process_is_left(MARK, "asked");
 }
 
 #[watched_test]
@@ -140,7 +135,7 @@ fn a_kill_and_a_drop_end_the_whole_tree() {
             ended_by(child.wait().unwrap(), Signal::KILL);
         }
         drop(child);
-        no_process_is_left("kill");
+        no_process_is_left(MARK, "kill");
         watchdog::until("it is reaped", || alive::state(pid).is_none());
     }
 }
@@ -165,7 +160,7 @@ fn a_grandchild_cannot_escape() {
         let mut command = shell(what, &script);
         let capture = command.stdout(Stdio::null()).stderr(Stdio::null()).capture().unwrap();
         assert!(capture.status.success() && capture.leftovers_killed >= 1, "{what}: {capture:?}");
-        no_process_is_left(what);
+        no_process_is_left(MARK, what);
     }
 }
 
@@ -185,7 +180,7 @@ fn a_traced_grandchild_does_not_escape() {
     let mut command = shell("traced", &script);
     let capture = command.stdout(Stdio::null()).stderr(Stdio::null()).capture().unwrap();
     assert!(capture.leftovers_killed >= 2, "{capture:?}");
-    no_process_is_left("traced");
+    no_process_is_left(MARK, "traced");
 }
 
 #[cfg(unix)]
@@ -202,7 +197,7 @@ fn a_fork_bomb_is_contained() {
     command.timeout(pace::millis(150)).kill_grace(Duration::ZERO);
     let capture = command.capture().unwrap();
     assert_eq!(capture.outcome, Outcome::TimedOut);
-    no_process_is_left("storm");
+    no_process_is_left(MARK, "storm");
 }
 
 #[cfg(unix)]
@@ -272,7 +267,7 @@ fn contained_trees_leave_nothing_behind() {
     (0..pace::rounds(160, 48)).for_each(run);
     watchdog::until("every child is reaped", || count::children().is_empty());
     watchdog::until("every handle is closed", || count::handles() <= before);
-    no_process_is_left("leak");
+    no_process_is_left(MARK, "leak");
     let own = format!("pipewright-{}-", std::process::id());
     let cgroups = walk("/sys/fs/cgroup".as_ref());
     assert!(!cgroups.iter().any(|name| name.starts_with(&own)), "a cgroup is left");
@@ -317,5 +312,5 @@ fn many_threads_hold_trees_at_once() {
             });
         }
     });
-    no_process_is_left("threads");
+    no_process_is_left(MARK, "threads");
 }

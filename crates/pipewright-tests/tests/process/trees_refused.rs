@@ -12,7 +12,7 @@ use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{Need, is_forced_off, is_root, skipped};
 use pipewright_tests::{alive, count, pace, watchdog};
 
-use crate::{cannot_supervise, puppet};
+use crate::{cannot_supervise, no_process_is_left, puppet};
 
 pub(crate) use pipewright_tests::kernel::{refuse, refuse_flags};
 
@@ -149,11 +149,6 @@ fn trees_are_contained_or_reported_if_a_call_fails_with_eperm() {
 
 const DEPRIVED_MARK: &str = "PIPEWRIGHT_TREES_DEPRIVED_TEST";
 
-#[track_caller]
-fn no_process_is_left(mark: &str) {
-    watchdog::until("no process is left", || alive::marked(DEPRIVED_MARK, mark).is_empty());
-}
-
 #[watched_test]
 fn a_tree_ends_with_its_host_under_hidepid() {
     if cannot_supervise() {
@@ -183,7 +178,7 @@ fn a_tree_ends_with_its_host_under_hidepid() {
         return skipped(Need::Mount, "this machine allows no mount namespace, or no private /proc");
     }
     host.signal(Signal::KILL).unwrap();
-    no_process_is_left("hidepid");
+    no_process_is_left(DEPRIVED_MARK, "hidepid");
     host.wait().unwrap();
 }
 
@@ -234,7 +229,7 @@ fn a_host_without_stdio_can_contain_trees() {
         // The daemon has left the cgroup.
         alive::marked(DEPRIVED_MARK, "closed").into_iter().for_each(alive::kill);
     }
-    no_process_is_left("closed");
+    no_process_is_left(DEPRIVED_MARK, "closed");
 }
 
 #[watched_test]
@@ -261,7 +256,7 @@ fn a_removed_cgroup_does_not_kill_the_command() {
     assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL));
     drop(child);
     alive::marked(DEPRIVED_MARK, "vanished").into_iter().for_each(alive::kill);
-    no_process_is_left("vanished");
+    no_process_is_left(DEPRIVED_MARK, "vanished");
 }
 
 #[isolated_test]

@@ -1,6 +1,6 @@
 //! The jobs of every kind of input, their identity and exit codes, and bad input: nothing of it is started.
 
-use super::{Place, err, out, pace, refused, sorted};
+use super::{NOTE, Place, err, note, out, pace, refused, sorted};
 use crate::random::{Random, seed};
 
 #[track_caller]
@@ -123,13 +123,6 @@ fn a_stream_is_refused_at_its_bad_line_and_what_runs_ends() {
 }
 
 /// Appends its argument to a file.
-const NOTE: &str = "echo {} >> ran";
-
-fn note(place: &Place, options: &[&str], values: &[&str]) -> std::process::Output {
-    let words = ["--", "sh", "-c", NOTE, ":::"];
-    place.batch(&[&["--log", "run.db"], options, &words[..], values].concat())
-}
-
 #[test]
 fn a_resumed_batch_runs_only_what_is_missing() {
     let place = Place::new();

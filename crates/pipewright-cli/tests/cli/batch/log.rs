@@ -4,17 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Stdio};
 
-use super::{Place, err, out, refused, sorted};
+use super::{Place, err, note, out, refused, sorted};
 use crate::Watchdog;
 use crate::trees::until;
-
-/// Appends its argument to a file, and succeeds unless there is a file `fail-` with its name.
-const NOTE: &str = "echo {} >> ran; test ! -e fail-{}";
-
-fn note(place: &Place, options: &[&str], values: &[&str]) -> std::process::Output {
-    let words = ["--", "sh", "-c", NOTE, ":::"];
-    place.batch(&[&["--log", "run.db"], options, &words[..], values].concat())
-}
 
 #[test]
 fn failed_jobs_run_again_only_if_asked() {

@@ -54,6 +54,12 @@ impl Place {
         command
     }
 
+    /// Makes a named pipe that nobody has opened.
+    fn make_pipe(&self, name: &str) {
+        let made = Command::new("mkfifo").arg(self.path(name)).status().unwrap();
+        assert!(made.success());
+    }
+
     /// Returns the rows of a query of a log, with `|` between values. `None`, with a message: nothing here can query
     /// it.
     pub(super) fn rows(&self, log: &str, query: &str) -> Option<Vec<String>> {
@@ -70,6 +76,15 @@ impl Place {
         pace::skipped(pace::Need::Program("sqlite3"), "neither sqlite3 nor python3 is here");
         None
     }
+}
+
+/// A job that notes its value, and fails if there is a file `fail-VALUE`.
+const NOTE: &str = "echo {} >> ran; test ! -e fail-{}";
+
+/// Runs such jobs with a log.
+fn note(place: &Place, options: &[&str], values: &[&str]) -> Output {
+    let words = ["--", "sh", "-c", NOTE, ":::"];
+    place.batch(&[&["--log", "run.db"], options, &words[..], values].concat())
 }
 
 /// Checks an exit code and a message of one line.

@@ -12,17 +12,11 @@ use super::{Place, err, out, pace};
 use crate::Watchdog;
 use crate::trees::until;
 
-/// Makes a named pipe that nobody else opens.
-fn make_pipe(place: &Place, name: &str) {
-    let made = Command::new("mkfifo").arg(place.path(name)).status().unwrap();
-    assert!(made.success());
-}
-
 #[test]
 fn a_list_that_is_a_pipe_without_a_writer_obeys_the_end_of_the_batch() {
     let _watchdog = Watchdog::start(60);
     let place = Place::new();
-    make_pipe(&place, "pipe");
+    place.make_pipe("pipe");
     let lists = [&[":::", "a", "::::", "pipe"][..], &["::::", "pipe", ":::", "a"]];
     for list in lists {
         let end = ["--batch-timeout", &pace::option(300), "--", "echo"];
@@ -39,7 +33,7 @@ fn a_list_that_is_a_pipe_without_a_writer_obeys_the_end_of_the_batch() {
 fn reports_that_are_pipes_without_a_reader_hold_up_no_job_and_no_end_of_the_batch() {
     let _watchdog = Watchdog::start(100);
     let place = Place::new();
-    make_pipe(&place, "pipe");
+    place.make_pipe("pipe");
     for report in ["--events", "--trace", "--html"] {
         let args = [report, "pipe", "--batch-timeout", &pace::option(300), "--", "sh", "-c"];
         let output = place.batch(&[&args[..], &["echo {} >> ran", ":::", report]].concat());
@@ -63,7 +57,7 @@ fn reports_that_are_pipes_without_a_reader_hold_up_no_job_and_no_end_of_the_batc
 fn a_report_of_a_run_that_is_a_pipe_without_a_reader_obeys_its_timeout() {
     let _watchdog = Watchdog::start(60);
     let place = Place::new();
-    make_pipe(&place, "pipe");
+    place.make_pipe("pipe");
     let words = ["run", "--timeout", &pace::option(300), "--report", "pipe", "--", "true"];
     let output = place.tool(&words).output().unwrap();
     assert_eq!(output.status.code(), Some(125), "{}", err(&output));
@@ -269,7 +263,7 @@ fn a_batch_whose_log_stops_to_answer_obeys_its_end_and_two_signals() {
 fn variables_that_come_through_a_pipe_without_a_writer_obey_the_timeout() {
     let _watchdog = Watchdog::start(60);
     let place = Place::new();
-    make_pipe(&place, "pipe");
+    place.make_pipe("pipe");
     let words = ["run", "--timeout", &pace::option(300), "--env-file", "pipe", "--", "true"];
     let output = place.tool(&words).output().unwrap();
     assert_eq!(output.status.code(), Some(124), "{}", err(&output));

@@ -489,17 +489,12 @@ fn random_graphs_end_and_each_job_has_one_outcome() {
 
 /// Makes a named pipe that nobody else opens.
 #[cfg(unix)]
-fn make_pipe(place: &Place, name: &str) {
-    let made = std::process::Command::new("mkfifo").arg(place.path(name)).status().unwrap();
-    assert!(made.success());
-}
-
 #[cfg(unix)]
 #[test]
 fn an_input_that_is_a_pipe_without_a_writer_stops_its_job_alone() {
     let _watchdog = Watchdog::start(60);
     let place = Place::new();
-    make_pipe(&place, "pipe");
+    place.make_pipe("pipe");
     let timeout = pace::option(300);
     let jobs = format!(
         "{{\"argv\":[\"cat\"],\"stdin_file\":\"pipe\",\"timeout\":\"{timeout}\"}}\n\
@@ -528,7 +523,7 @@ fn an_input_that_is_a_pipe_without_a_writer_stops_its_job_alone() {
 fn a_job_reads_what_a_late_writer_sends_through_a_pipe() {
     let _watchdog = Watchdog::start(60);
     let place = Place::new();
-    make_pipe(&place, "pipe");
+    place.make_pipe("pipe");
     place.write("jobs", "{\"argv\":[\"cat\"],\"stdin_file\":\"pipe\",\"timeout\":\"60s\"}\n");
     let output =
         place.sh("$PW batch --jsonl -a jobs --progress none & echo early > pipe; wait $!; echo $?");
@@ -540,7 +535,7 @@ fn a_job_reads_what_a_late_writer_sends_through_a_pipe() {
 fn jobs_that_come_through_a_pipe_without_a_writer_obey_the_end_of_the_batch() {
     let _watchdog = Watchdog::start(60);
     let place = Place::new();
-    make_pipe(&place, "pipe");
+    place.make_pipe("pipe");
     let output = place.batch(&["-a", "pipe", "--batch-timeout", &pace::option(300), "--", "echo"]);
     assert_eq!(output.status.code(), Some(124), "{}", err(&output));
     let output = place.sh("$PW batch --progress none -a pipe -- echo & echo one > pipe; wait $!");
@@ -552,7 +547,7 @@ fn jobs_that_come_through_a_pipe_without_a_writer_obey_the_end_of_the_batch() {
 fn streams_of_a_command_that_are_pipes_obey_its_time() {
     let _watchdog = Watchdog::start(60);
     let place = Place::new();
-    make_pipe(&place, "pipe");
+    place.make_pipe("pipe");
     let timeout = pace::option(200);
     for stream in ["--stdin", "--stdout", "--stderr"] {
         let words = ["run", "--timeout", &timeout, stream, "pipe", "--", "true"];

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use pipewright::{Command, Handle, PipeOptions, Stdio};
 use pipewright_ipc::{
-    CallEvent, Channel, Error, ErrorKind, Options, PendingCall, Pool, PoolOptions, Request,
-    SharedMemory, Side,
+    CallEvent, Channel, ErrorKind, Options, PendingCall, Pool, PoolOptions, Request, SharedMemory,
+    Side,
 };
 use pipewright_tests::{alive, bodies, pace, skip, watchdog};
 
@@ -19,6 +19,7 @@ use super::hostile::Victim;
 use super::{Client, Language, clients};
 use crate::async_calls::{exchange, is_ready};
 use crate::calls::check_given_handles;
+use crate::hostile::refused;
 use crate::pool::{number, options, until_busy};
 #[cfg(unix)]
 use crate::whole_and_in_order::exchange_and_continue;
@@ -553,14 +554,6 @@ pub(super) fn a_goodbye_ends_the_worker(client: &Client) {
             // Less than the time after which it would have been killed.
             assert!(began.elapsed() < Duration::from_secs(5), "{kind}");
         }
-    }
-}
-
-#[track_caller]
-fn refused(error: &Error) -> (Side, &str, &str, &str) {
-    match error.kind() {
-        ErrorKind::Refused { by, field, host, worker } => (*by, field, host, worker),
-        _ => panic!("{error}"),
     }
 }
 
