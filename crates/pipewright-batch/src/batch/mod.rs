@@ -36,7 +36,7 @@ use crate::jobserver::JobserverMode;
 use crate::journal::RunFacts;
 use crate::output::OutputOptions;
 use crate::scheduler::{
-    self, FailureLimit, FailurePolicy, FailureSet, Jitter, Limits, OnLimit, RetryPolicy, TokenKind,
+    self, FailureLimit, FailurePolicy, FailureSet, Limits, OnLimit, RetryPolicy, TokenKind,
 };
 use crate::source::InputError;
 use crate::vocabulary::Failure;
@@ -354,7 +354,7 @@ impl Batch {
             on: self.retry_on.into_iter().collect::<FailureSet>(),
             delay: self.retry_delay,
             max_delay: self.max_retry_delay,
-            jitter: Jitter::Equal,
+            jitter_percent: 50,
         };
         let mut output = self.output;
         output.is_durable = self.log.as_ref().is_some_and(|log| !log.path.as_os_str().is_empty());

@@ -208,19 +208,8 @@ pub(crate) struct RetryPolicy {
     pub(crate) delay: Duration,
     /// The longest delay, before jitter, which only shortens it. Equal to `delay`: all delays are the same.
     pub(crate) max_delay: Duration,
-    pub(crate) jitter: Jitter,
-}
-
-/// Random parts of a delay, so that jobs that failed together are not retried together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Jitter {
-    #[cfg(test)]
-    None,
-    /// From half of the delay to all of it.
-    Equal,
-    /// From nothing to all of the delay.
-    #[cfg(test)]
-    Full,
+    /// The share of a delay that is random, so that jobs that failed together are not retried together: up to 100.
+    pub(crate) jitter_percent: u8,
 }
 
 /// A set of classes.
@@ -255,13 +244,9 @@ impl RetryPolicy {
             let below = ((u128::from(of) + 1) * u128::from(random)) >> 64;
             u64::try_from(below).unwrap_or(of)
         };
-        Duration::from_nanos(match self.jitter {
-            #[cfg(test)]
-            Jitter::None => nanos,
-            Jitter::Equal => nanos - nanos / 2 + part(nanos / 2),
-            #[cfg(test)]
-            Jitter::Full => part(nanos),
-        })
+        let share = u128::from(nanos) * u128::from(self.jitter_percent) / 100;
+        let random_nanos = u64::try_from(share).unwrap_or(nanos);
+        Duration::from_nanos(nanos - random_nanos + part(random_nanos))
     }
 }
 

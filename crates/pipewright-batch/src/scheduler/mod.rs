@@ -53,7 +53,7 @@ pub(crate) use admission::{Limits, Needs, NeedsError, TokenKind, TokenNeed};
 use admission::{Pool, Ready};
 use attempts::Tally;
 pub(crate) use attempts::{
-    FailureLimit, FailurePolicy, FailureSet, HaltCause, Jitter, OnLimit, RetryPolicy,
+    FailureLimit, FailurePolicy, FailureSet, HaltCause, OnLimit, RetryPolicy,
 };
 #[cfg(test)]
 pub(crate) use event::Refusal;

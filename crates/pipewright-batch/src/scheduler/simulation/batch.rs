@@ -79,7 +79,7 @@ fn retry(random: &mut Random) -> RetryPolicy {
         on: Failure::ALL.into_iter().filter(|_| random.percent(70)).collect(),
         delay,
         max_delay: delay.saturating_mul(1 + random.below(5) as u32),
-        jitter: *random.pick(&[Jitter::None, Jitter::Equal, Jitter::Full]),
+        jitter_percent: *random.pick(&[0, 50, 100]),
     }
 }
 

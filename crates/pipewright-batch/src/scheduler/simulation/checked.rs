@@ -131,11 +131,7 @@ impl Model<'_> {
         assert!(!(job.spec.once && failure == Failure::Lost), "a once job was lost and runs again");
         let longest = (0..job.retries).fold(policy.delay, |delay, _| delay * 2);
         let longest = longest.min(policy.max_delay);
-        let shortest = match policy.jitter {
-            Jitter::None => longest,
-            Jitter::Equal => longest / 2,
-            Jitter::Full => Duration::ZERO,
-        };
+        let shortest = longest * u32::from(100 - policy.jitter_percent) / 100;
         assert!((shortest..=longest).contains(&delay), "{delay:?}");
         job.retries += 1;
         (job.phase, job.last) = (Phase::Retrying, Some(Last::Failed(failure)));

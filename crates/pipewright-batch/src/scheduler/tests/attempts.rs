@@ -66,26 +66,27 @@ fn delays_double_up_to_the_longest() {
     assert_eq!(delays, [1.5, 3.0, 6.0, 12.0, 24.0, 48.0, 60.0, 60.0]);
     assert_eq!(seconds(u32::MAX), 60.0);
     let endless = RetryPolicy { delay: Duration::MAX, max_delay: Duration::MAX, ..policy };
-    for jitter in [Jitter::None, Jitter::Equal, Jitter::Full] {
-        RetryPolicy { jitter, ..endless }.delay(7, JobNumber(1), u32::MAX);
+    for jitter_percent in [0, 50, 100] {
+        RetryPolicy { jitter_percent, ..endless }.delay(7, JobNumber(1), u32::MAX);
     }
 }
 
 #[test]
 fn jitter_spreads_delays_over_its_range() {
     let longest = Duration::from_secs(8);
-    for (jitter, shortest) in [(Jitter::Full, 0.0), (Jitter::Equal, 4.0)] {
-        let policy = RetryPolicy { jitter, delay: longest, max_delay: longest, ..config(1).retry };
+    for (jitter_percent, shortest) in [(100, 0.0), (50, 4.0)] {
+        let policy =
+            RetryPolicy { jitter_percent, delay: longest, max_delay: longest, ..config(1).retry };
         let delay = |job| policy.delay(7, JobNumber(job), 1);
         let seconds: Vec<f64> = (0..1000).map(|job| delay(job).as_secs_f64()).collect();
         let (least, most) = seconds
             .iter()
             .fold((9.0_f64, 0.0_f64), |(least, most), it| (least.min(*it), most.max(*it)));
         let mean = seconds.iter().sum::<f64>() / 1000.0;
-        assert!(least >= shortest && least < shortest + 0.1, "{jitter:?}: from {least}");
-        assert!(most <= 8.0 && most > 7.9, "{jitter:?}: to {most}");
+        assert!(least >= shortest && least < shortest + 0.1, "{jitter_percent} %: from {least}");
+        assert!(most <= 8.0 && most > 7.9, "{jitter_percent} %: to {most}");
         let middle = (shortest + 8.0) / 2.0;
-        assert!((mean - middle).abs() < 0.3, "{jitter:?}: mean {mean}");
+        assert!((mean - middle).abs() < 0.3, "{jitter_percent} %: mean {mean}");
         // It depends on the seed, the job and the retry, and on nothing else.
         assert_eq!(delay(1), policy.delay(7, JobNumber(1), 1));
         assert_ne!(delay(1), policy.delay(8, JobNumber(1), 1));
@@ -93,12 +94,8 @@ fn jitter_spreads_delays_over_its_range() {
         assert_ne!(delay(1), delay(2));
     }
     // No two jobs or retries share a delay by the shape of their numbers.
-    let equal = RetryPolicy {
-        jitter: Jitter::Equal,
-        delay: longest,
-        max_delay: longest,
-        ..config(1).retry
-    };
+    let equal =
+        RetryPolicy { jitter_percent: 50, delay: longest, max_delay: longest, ..config(1).retry };
     let delays = |job| (0..64).map(move |retry| equal.delay(0, JobNumber(job), retry));
     assert_eq!((0..64).flat_map(delays).collect::<std::collections::HashSet<_>>().len(), 64 * 64);
     // The range has both of its ends.

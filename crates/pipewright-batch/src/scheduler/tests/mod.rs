@@ -79,7 +79,7 @@ fn config(slots: u32) -> Config {
             on: Failure::ALL.into_iter().collect(),
             delay: Duration::from_secs(1),
             max_delay: Duration::from_secs(60),
-            jitter: Jitter::None,
+            jitter_percent: 0,
         },
         failures: FailurePolicy { limit: FailureLimit::Never, then: OnLimit::Drain },
         total: None,
