@@ -87,7 +87,6 @@ impl MappedDisk {
         MappedDisk::create(name, &table)
     }
 
-    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -37,7 +37,6 @@ impl Mounted {
         Mounted(place)
     }
 
-    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }

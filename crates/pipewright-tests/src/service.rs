@@ -8,10 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DivisionError {
     /// The divisor is 0.
-    ByZero {
-        /// The dividend.
-        dividend: i64,
-    },
+    ByZero { dividend: i64 },
     /// The quotient is no `i64`.
     Overflow,
 }
@@ -22,7 +19,6 @@ pub trait Probe {
     /// Returns the worker's process id.
     fn pid(&self) -> u32;
 
-    /// Divides.
     fn divide(&self, dividend: i64, divisor: i64) -> Result<i64, DivisionError>;
 
     /// Adds to a sum, which a reset clears.
@@ -31,10 +27,8 @@ pub trait Probe {
     /// Does nothing. The names of its arguments are those of the expansion's variables.
     fn nothing(&self, private: (), method: String, arguments: u8, call: u8, request: u8);
 
-    /// Panics.
     fn panic(&self, message: String);
 
-    /// Exits.
     #[idempotent]
     fn exit(&self, code: i32);
 

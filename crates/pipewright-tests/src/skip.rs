@@ -13,7 +13,6 @@ pub struct Lack {
 }
 
 impl Lack {
-    /// Creates one.
     pub fn new(need: Need<'static>, detail: impl Display) -> Lack {
         Lack { need, detail: detail.to_string() }
     }

@@ -53,7 +53,6 @@ impl TraceLines {
         self.lines().iter().filter(has_all).count()
     }
 
-    /// Returns all lines.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.with(|kept| kept.lines.clone())

@@ -173,7 +173,6 @@ fn draw_classes(page: &mut String, measured: &Measured) {
     page.push_str("</ul>\n");
 }
 
-/// Adds the table.
 fn add_table(page: &mut String, report: &Report) {
     page.push_str(
         "<div class=\"scroll\"><table class=\"figures\">\n<thead><tr><th>test</th><th>queued</th>\

@@ -129,7 +129,6 @@ pub(super) mod random {
         number("PIPEWRIGHT_TEST_SEED").unwrap_or(default)
     }
 
-    /// Returns the number in a variable.
     pub(crate) fn number(variable: &str) -> Option<u64> {
         let text = env::var(variable).ok()?;
         Some(text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))

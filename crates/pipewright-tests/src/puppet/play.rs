@@ -1,11 +1,10 @@
 //! The act `play=SEED,KIND,OPS`: a script that writes both streams, closes them, reads and ends, in any order.
 //!
 //! The operations are separated by full stops: `o100` and `e100` write to stdout and stderr, `p100` and `q100` in small
-//! writes,
-//! `z100` to both in turn; `O`, `E` and `I` close a stream; `r100` reads that much of stdin, `R` reads all of it, `c` copies it to
-//! stdout; `s5` waits for that many milliseconds; `b5` leaves a process that holds the streams for so long, and `w5`
-//! one that then writes to stdout; `y` writes without an end; `T` ignores SIGTERM; `x3` exits, and `k9` ends by that
-//! signal.
+//! writes, `z100` to both in turn; `O`, `E` and `I` close a stream; `r100` reads that much of stdin, `R` reads all of
+//! it, `c` copies it to stdout; `s5` waits for that many milliseconds; `b5` leaves a process that holds the streams for
+//! so long, and `w5` one that then writes to stdout; `y` writes without an end; `T` ignores SIGTERM; `x3` exits, and
+//! `k9` ends by that signal.
 
 use std::time::{Duration, Instant};
 use std::{io, thread};

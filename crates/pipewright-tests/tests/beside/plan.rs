@@ -72,7 +72,6 @@ impl std::fmt::Debug for Way {
     }
 }
 
-/// Returns all ways.
 fn ways() -> impl ExactSizeIterator<Item = &'static Way> + Clone {
     const ALL: [&[Way]; 3] = [verbs::WAYS, streams::WAYS, streams::GIVE_UP];
     let count: usize = ALL.iter().map(|it| it.len()).sum();

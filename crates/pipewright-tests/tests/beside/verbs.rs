@@ -11,8 +11,7 @@ use super::plan::{Plan, Way};
 use crate::judge::{Seen, failed};
 
 /// Letters: `s` can be stopped, `l` has a limit, `m` can merge, `c` can be contained, `b` in the background, `i` feeds
-/// no input,
-/// `o` needs its pipes set, `x` has lines, `d` is dropped.
+/// no input, `o` needs its pipes set, `x` has lines, `d` is dropped.
 pub(crate) const WAYS: &[Way] = &[
     Way { name: "output", run: output, kinds: "btln", traits: "slmcb" },
     Way { name: "output_async", run: output_async, kinds: "btln", traits: "slmcb" },

@@ -33,7 +33,6 @@ fn engines() -> Vec<(BackendKind, SharedEngine)> {
     engines
 }
 
-/// Polls a future once.
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -26,7 +26,6 @@ pub(crate) const ERRORS: [(i32, &str); 17] = [
     (ETOOMANYREFS, "ETOOMANYREFS"),
 ];
 
-/// Returns the name of an error.
 pub(crate) fn error_name(errno: i32) -> &'static str {
     ERRORS.iter().find(|(number, _)| *number == errno).map_or("?", |(_, name)| name)
 }

@@ -46,7 +46,6 @@ pub(crate) struct Facts {
     pub(crate) status: i32,
     /// Processes that were left after it.
     pub(crate) orphans: Vec<String>,
-    /// Its stderr.
     pub(crate) stderr: String,
     /// Names that commands wrote to the tally more than once.
     pub(crate) twice: Vec<String>,
@@ -277,7 +276,6 @@ impl Looked<'_> {
         }
     }
 
-    /// Returns the role of a thread.
     fn role(&mut self, thread: i32) -> Role {
         match self.roles.get(&thread) {
             Some(Role::Replaced) | None => {}

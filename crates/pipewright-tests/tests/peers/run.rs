@@ -297,7 +297,6 @@ fn channel(plan: &Plan, mut command: Command) -> Duration {
     longest.max(start.elapsed())
 }
 
-/// Returns the processor time of this process.
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a live struct.

@@ -47,7 +47,6 @@ async fn echoes(stdin: &mut AsyncPipeWriter, stdout: &mut AsyncPipeReader, bytes
     assert!(read.unwrap() == bytes.len() && echo == bytes);
 }
 
-/// Polls a future once.
 pub(super) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }

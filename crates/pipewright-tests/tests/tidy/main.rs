@@ -53,8 +53,7 @@ fn a_file_starts_with_a_module_comment() {
 }
 
 /// A forked child would wait forever for a lock that another thread held, or whose value it was making, at the fork.
-/// Use
-/// `PerProcess` instead.
+/// Use `PerProcess` instead.
 #[test]
 fn no_lock_of_a_library_outlives_a_fork() {
     let libraries = ["pipewright-os", "pipewright", "pipewright-ipc", "pipewright-disk"];

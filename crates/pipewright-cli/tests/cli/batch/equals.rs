@@ -1,6 +1,5 @@
 //! Random batches print the same as `xargs -P` and GNU parallel, and fail when they fail. Random graphs of jobs run as
-//! with
-//! `make -k`: the same ones, once each, after what they come after, and never more at once.
+//! with `make -k`: the same ones, once each, after what they come after, and never more at once.
 //!
 //! `PIPEWRIGHT_TEST_SEED` repeats a run that failed, `PIPEWRIGHT_TEST_BATCHES` sets the number of batches or graphs,
 //! and `PIPEWRIGHT_NET=all` makes them four times as many.

@@ -76,7 +76,6 @@ impl Scenario {
     }
 }
 
-/// Returns all scenarios.
 pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
     all.extend(commands::all());
