@@ -5,8 +5,9 @@
 //! symbols takes a tenth of the time of `pipewright run`. The compiler also has the code as an archive: if that comes
 //! first on the command line of the linker, the shared library is not needed.
 //!
-//! **Packed relocations.** The loader reads 24 bytes for each address that it adjusts, and the tool has 5,600 of them. Packed, they
-//! take 1.4 kB. glibc has read them since 2.36. A tool that was built with an older one keeps the long form, and so still runs with it.
+//! **Packed relocations.** The loader reads 24 bytes for each address that it adjusts, and the tool has 5,600 of them.
+//! Packed, they take 1.4 kB. glibc has read them since 2.36. A tool that was built with an older one keeps the long
+//! form, and so still runs with it.
 
 use std::env;
 use std::path::Path;

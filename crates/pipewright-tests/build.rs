@@ -1,8 +1,8 @@
 //! Links the puppet without a console if it will run under Wine, and detects whether std has pipes.
 //!
-//! Wine starts a process for every console. A puppet would start one first, which takes longer than all of its acts, and
-//! crashes Wine's server if a job is killed meanwhile (`ci/under-wine.sh`). On Windows itself the puppet is a console
-//! program, as most children are.
+//! Wine starts a process for every console. A puppet would start one first, which takes longer than all of its acts,
+//! and crashes Wine's server if a job is killed meanwhile (`ci/under-wine.sh`). On Windows itself the puppet is a
+//! console program, as most children are.
 
 fn main() {
     println!("cargo::rerun-if-env-changed=PIPEWRIGHT_UNDER_WINE");

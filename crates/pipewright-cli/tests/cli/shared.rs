@@ -1,5 +1,5 @@
-//! Helpers that the tests of the tool share: a directory of jobs, the times of a slow machine, random numbers, and an end
-//! for tests that hang.
+//! Helpers that the tests of the tool share: a directory of jobs, the times of a slow machine, random numbers, and an
+//! end for tests that hang.
 
 use std::fs;
 use std::path::PathBuf;

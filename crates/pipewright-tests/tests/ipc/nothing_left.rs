@@ -14,12 +14,10 @@ use pipewright::{Handle, Resource};
 #[cfg(target_os = "linux")]
 use pipewright_ipc::ErrorKind;
 use pipewright_ipc::{Channel, Options, SharedMemory};
-use pipewright_test_macros::isolated_test;
+use pipewright_test_macros::{isolated_test, watched_test};
+use pipewright_tests::{alive, bodies, count, pace, skip, watchdog};
 #[cfg(target_os = "linux")]
-use pipewright_test_macros::watched_test;
-use pipewright_tests::{alive, bodies, count, pace, watchdog};
-#[cfg(target_os = "linux")]
-use pipewright_tests::{kernel, mounts, skip};
+use pipewright_tests::{kernel, mounts};
 
 use crate::{both_ways, start, worker};
 

@@ -14,18 +14,19 @@ use std::time::Duration;
 use pipewright::CancelToken;
 #[cfg(target_os = "linux")]
 use pipewright::Command;
-use pipewright_ipc::{CallEvent, OnLine, Options, PendingCall, Pool, PoolOptions, WorkerState};
 #[cfg(target_os = "linux")]
-use pipewright_ipc::{ErrorKind, Request, Schedule};
+use pipewright_ipc::Schedule;
+use pipewright_ipc::{
+    CallEvent, ErrorKind, OnLine, Options, PendingCall, Pool, PoolOptions, Request, WorkerState,
+};
 #[cfg(target_os = "linux")]
 use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
-use pipewright_tests::skip;
+use pipewright_tests::{alive, pace, skip, watchdog};
 #[cfg(target_os = "linux")]
-use pipewright_tests::{alive, count, kernel, pace, watchdog};
+use pipewright_tests::{count, kernel};
 
 use crate::pool::{number, options, pool as start};
-#[cfg(target_os = "linux")]
 use crate::{complains_and_ends, worker};
 
 #[watched_test]

@@ -4,8 +4,8 @@
 //! processes and the time of calls are bounded; no call runs twice, none is lost whose answer was sent, none is
 //! answered with another's reply.
 //!
-//! `PIPEWRIGHT_NET_SEED` repeats a run, `PIPEWRIGHT_NET_CASE=FAMILY` limits it to the families whose name contains that,
-//! and `PIPEWRIGHT_NET=all` makes it a long one.
+//! `PIPEWRIGHT_NET_SEED` repeats a run, `PIPEWRIGHT_NET_CASE=FAMILY` limits it to the families whose name contains
+//! that, and `PIPEWRIGHT_NET=all` makes it a long one.
 
 #![cfg(target_os = "linux")]
 

@@ -519,7 +519,8 @@ fn unsupported_stage_options_are_refused_before_anything_starts() {
     refused(touch() | Command::new("cat").strict_utf8(), &whole("strict_utf8"));
     let mut teed = touch();
     teed.stderr(Stdio::tee());
-    let words = "cannot start \"cat\": its stderr is piped and another stage's is teed: all stages share one stderr pipe";
+    let words = "cannot start \"cat\": its stderr is piped and another stage's is teed: all \
+                 stages share one stderr pipe";
     refused(teed | Command::new("cat").stderr(Stdio::piped()), words);
     // A joint is a pipe anyway.
     let read = (Command::new("echo").arg("fine").stdout(Stdio::piped())

@@ -1,11 +1,7 @@
 //! Sources and targets of a child's streams; the modes of their pipes; handles of our own.
 
-use std::fs;
-#[cfg(unix)]
-use std::fs::File;
-#[cfg(unix)]
-use std::io;
-use std::io::{Read, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 #[cfg(unix)]
 use std::os::fd::{AsFd, OwnedFd};
 #[cfg(unix)]
@@ -18,11 +14,12 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 #[cfg(unix)]
-use pipewright::{ChildStdout, Mode, PipeReader};
-use pipewright::{Command, HandleKind, PipeOptions, Stdio};
+use pipewright::{ChildStdout, PipeReader};
+use pipewright::{Command, HandleKind, Mode, PipeOptions, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 #[cfg(unix)]
-use pipewright_tests::skip::{Need, is_forced_off, skipped};
+use pipewright_tests::skip::is_forced_off;
+use pipewright_tests::skip::{Need, skipped};
 
 use crate::{flood, puppet};
 

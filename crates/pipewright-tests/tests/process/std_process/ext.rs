@@ -29,7 +29,8 @@ macro_rules! program {
             pub(super) fn closures_run_in_order_with_everything_in_place() -> Results {
                 let dir = tempfile::tempdir()?;
                 let mut command = Command::new("sh");
-                command.args(["-c", "echo $0 $KEY; pwd; ps -o pgid= -p $$ | tr -d ' ' | grep -x $$ > /dev/null && echo own"]);
+                let script = "echo $0 $KEY; pwd; ps -o pgid= -p $$ | tr -d ' ' | grep -x $$ > /dev/null && echo own";
+                command.args(["-c", script]);
                 command.env("KEY", "value").current_dir(dir.path()).arg0("other").process_group(0);
                 command.stderr(Stdio::null());
                 let path = dir.path().to_owned();

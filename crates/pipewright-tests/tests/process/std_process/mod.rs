@@ -383,7 +383,10 @@ macro_rules! program {
                 };
                 let missing = start();
                 results.push(format!("{:?}", missing.unwrap_err().kind()));
-                let group = Command::new("sh").args(["-c", "ps -o pgid= -p $$ | tr -d ' ' | grep -x $$ >/dev/null"]).process_group(0).status()?;
+                let group = Command::new("sh")
+                    .args(["-c", "ps -o pgid= -p $$ | tr -d ' ' | grep -x $$ >/dev/null"])
+                    .process_group(0)
+                    .status()?;
                 results.push(format!("{group}"));
                 let raw = ExitStatus::from_raw(256);
                 results.push(format!("{raw} {}", raw.into_raw()));

@@ -87,7 +87,10 @@ macro_rules! program {
                     .stdout(Stdio::piped())
                     .spawn()?;
                 let one = child.wait_with_output()?;
-                let mut child = Command::new("sh").args(["-c", "(sleep 0.5; echo late) & echo early"]).stdout(Stdio::piped()).spawn()?;
+                let mut child = Command::new("sh")
+                    .args(["-c", "(sleep 0.5; echo late) & echo early"])
+                    .stdout(Stdio::piped())
+                    .spawn()?;
                 child.wait()?;
                 let two = child.wait_with_output()?;
                 Ok(vec![format!("{one:?}"), format!("{two:?}")])
@@ -181,7 +184,10 @@ macro_rules! program {
             }
 
             pub(super) fn closures_and_generic_functions() -> Results {
-                fn run<S: AsRef<OsStr>>(program: S, set: impl FnOnce(&mut Command) -> &mut Command) -> io::Result<Child> {
+                fn run<S: AsRef<OsStr>>(
+                    program: S,
+                    set: impl FnOnce(&mut Command) -> &mut Command,
+                ) -> io::Result<Child> {
                     let mut command = Command::new(program);
                     set(&mut command).spawn()
                 }
