@@ -338,7 +338,7 @@ fn a_slot_that_does_not_answer_delays_no_other() {
 
     let slots = slots(2);
     let [first, second] = &slots[..] else { return };
-    let child = held(first, "answer", &["wait=600"]).spawn().unwrap();
+    let child = held(first, "answer", ["wait=600"]).spawn().unwrap();
     let supervisor = alive::parent(child.id()).unwrap();
     let guard = alive::parent(supervisor).unwrap();
     drop(child);
@@ -352,9 +352,9 @@ fn a_slot_that_does_not_answer_delays_no_other() {
         watchdog::until("it is stopped", || alive::state(pid) == Some('T'));
     }
     let mut runner = Runner::new(2);
-    runner.push("first", held(first, "answer", &["out=1"]));
+    runner.push("first", held(first, "answer", ["out=1"]));
     for round in ["a", "b", "c"] {
-        runner.push(round, held(second, "answer", &["out=2"]));
+        runner.push(round, held(second, "answer", ["out=2"]));
         let (key, capture) = runner.next().unwrap();
         assert_eq!((key, capture.unwrap().stdout.as_str()), (round, "2"));
         assert_eq!((runner.len(), runner.running()), (1, 1));
@@ -381,7 +381,7 @@ fn a_failed_start_in_a_slot_is_the_result_of_its_command() {
                     let mut missing = Command::new("/no/such/program");
                     runner.push(number, missing.contain_in(slot).owned());
                 }
-                _ => runner.push(number, held(slot, "failed", &["daemon=600", "out=x"])),
+                _ => runner.push(number, held(slot, "failed", ["daemon=600", "out=x"])),
             }
         }
         let mut ends: Vec<_> = runner.by_ref().collect();
@@ -415,7 +415,7 @@ fn a_command_can_be_cancelled_while_it_starts() {
     let [slot] = &slots[..] else { return };
     for _ in 0..pace::rounds(50, 10) {
         let mut runner = Runner::new(1);
-        let mut command = held(slot, "cancelled", &["daemon=600", "wait=600"]);
+        let mut command = held(slot, "cancelled", ["daemon=600", "wait=600"]);
         runner.push((), command.kill_grace(Duration::ZERO).owned());
         assert!(matches!(runner.next_within(Duration::ZERO), Next::Pending));
         assert!(runner.cancel(&()));
@@ -434,13 +434,13 @@ fn dropping_a_runner_ends_what_is_starting() {
     for _ in 0..pace::rounds(50, 10) {
         let mut runner = Runner::new(2);
         for slot in &slots {
-            runner.push((), held(slot, "dropped", &["daemon=600", "wait=600"]));
+            runner.push((), held(slot, "dropped", ["daemon=600", "wait=600"]));
         }
         assert!(matches!(runner.next_within(Duration::ZERO), Next::Pending));
         drop(runner);
         // The next start waits for the end of the last tree.
         for slot in &slots {
-            assert_eq!(held(slot, "next", &["out=x"]).read().unwrap(), "x");
+            assert_eq!(held(slot, "next", ["out=x"]).read().unwrap(), "x");
         }
         assert_eq!(alive::marked(MARK, "dropped"), [0_u32; 0]);
     }
@@ -451,12 +451,12 @@ fn a_slot_is_in_use_while_it_starts_a_command() {
     let slots = slots(1);
     let [slot] = &slots[..] else { return };
     let mut runner = Runner::new(1);
-    runner.push((), held(slot, "in use", &["wait=600"]));
+    runner.push((), held(slot, "in use", ["wait=600"]));
     assert!(matches!(runner.next_within(Duration::ZERO), Next::Pending));
-    let refused = held(slot, "in use", &["out=x"]).capture().unwrap_err();
+    let refused = held(slot, "in use", ["out=x"]).capture().unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::SlotInUse), "{refused}");
     drop(runner);
-    assert_eq!(held(slot, "in use", &["out=x"]).read().unwrap(), "x");
+    assert_eq!(held(slot, "in use", ["out=x"]).read().unwrap(), "x");
 }
 
 #[watched_test]
