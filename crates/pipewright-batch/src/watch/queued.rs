@@ -187,6 +187,9 @@ impl Seek for QueuedFile {
     }
 }
 
+/// Starts a thread of that name.
+type StartThread = fn(&'static CStr, Box<dyn FnOnce() + Send>) -> io::Result<()>;
+
 impl Queue {
     fn add(&self, bytes: &[u8]) -> io::Result<()> {
         // An error is ignored: the next write tries again, and the end does.
@@ -197,10 +200,7 @@ impl Queue {
     }
 
     /// Starts the thread, unless it was started. Without room for one, the file stays here.
-    fn start_with(
-        &self,
-        start: fn(&'static CStr, Box<dyn FnOnce() + Send>) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn start_with(&self, start: StartThread) -> io::Result<()> {
         let mut waiting = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = waiting.take() else { return Ok(()) };
         let file = Arc::new(Mutex::new(Some(file)));
