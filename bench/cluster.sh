@@ -23,7 +23,7 @@ seq 10000 > list
 for ((round = 0; round < rounds; round++)); do
     idle
     from=$(now)
-    "$tool" batch --quiet --on slurm -N 4 --events events --log "log$round" --from list -- "$child"
+    "$tool" batch --quiet --on slurm --nodes 4 --events events --log "log$round" --from list -- "$child"
     per_second 10000 "$(at started)" "$(last ended)" >> rate
     per_second 1 "$from" "$(at started)" | awk '{ print 1000 / $1 }' >> first
     idle
@@ -40,7 +40,7 @@ for ((round = 0; round < rounds; round++)); do
     per_second 400 "$from" "$(now)" >> array
     idle
     from=$(now)
-    "$tool" batch --quiet --on slurm -N 1 --events events -- head -c 100000000 ::: /dev/zero > /dev/null
+    "$tool" batch --quiet --on slurm --nodes 1 --events events -- head -c 100000000 ::: /dev/zero > /dev/null
     per_second 100 "$(at started)" "$(last ended)" >> output
 done
 echo "| | median (min..max) |"
@@ -56,7 +56,7 @@ echo "| 100 MB of output from one job | $(summary < output) MB/s |"
 idle
 rm -f events
 : > starts
-"$tool" batch --quiet --on slurm -N 4 --events events -- sh -c 'echo >> starts; until [ -e end ]; do sleep 0.1; done' ::: $(seq 24) &
+"$tool" batch --quiet --on slurm --nodes 4 --events events -- sh -c 'echo >> starts; until [ -e end ]; do sleep 0.1; done' ::: $(seq 24) &
 batch=$!
 until [ "$(wc -l < starts)" = 24 ]; do sleep 0.05; done
 lost=$(now)
@@ -71,7 +71,7 @@ echo "| from the loss of a node to the start of its jobs elsewhere | $(per_secon
 # The coordinator with a long queue, stopped after 20 s.
 idle
 seq 1000000 > million
-"$tool" batch --quiet --on slurm -N 4 --log million.db --from million -- "$child" &
+"$tool" batch --quiet --on slurm --nodes 4 --log million.db --from million -- "$child" &
 batch=$!
 sleep 20
 peak=$(awk '/VmHWM/ { print $2 }' "/proc/$batch/status")

@@ -18,7 +18,7 @@ idle() { [ "$1" = via ] || until [ -z "$(squeue -h)" ] && [ "$(sinfo -h -o '%T %
 # Prints the jobs a second of a batch, from the first start to the last end: rate TOOL WAY.
 rate() {
     local way=(--via 'sh -c '\''exec "$@"'\'' sh' -j 8 --worker-path "$1")
-    [ "$2" = via ] || way=(--on slurm -N 1 -j 8 --worker-path "$1")
+    [ "$2" = via ] || way=(--on slurm --nodes 1 -j 8 --worker-path "$1")
     idle "$2"
     "$1" batch --quiet "${way[@]}" --events events --from list -- "$child"
     awk -v jobs="$jobs" 'match($0, /"unix_seconds":[0-9.]+/) {

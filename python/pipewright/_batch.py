@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         timeout: float
         batch_timeout: float
         idle_timeout: float
-        max_failures: int
+        halt: str
         memory: int
         stop_with: Tuple[int, float]
         tree: bool

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pipewright_batch::{
-    AttemptOutcome, Batch, Containing, Control, Event, Job, JobStdin, OutputMode, OutputOptions,
+    AttemptOutcome, Batch, Containing, Control, Event, HaltRule, Job, JobStdin, OutputMode, OutputOptions,
     ProgressKind, Run, Summary,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -45,6 +45,10 @@ pub(crate) fn start_batch(
     })
 }
 
+fn halt(rule: &str) -> PyResult<HaltRule> {
+    rule.parse().map_err(|error| PyValueError::new_err(format!("{rule:?} is {error}")))
+}
+
 fn batch(options: &Bound<'_, PyDict>) -> PyResult<Batch> {
     let mut batch = Batch::new();
     let mut output = OutputOptions::default();
@@ -63,7 +67,7 @@ fn batch(options: &Bound<'_, PyDict>) -> PyResult<Batch> {
             "timeout" => batch.timeout(duration(value.extract()?)?),
             "batch_timeout" => batch.batch_timeout(duration(value.extract()?)?),
             "idle_timeout" => batch.idle_timeout(duration(value.extract()?)?),
-            "max_failures" => batch.max_failures(value.extract()?, false),
+            "halt" => batch.halt(halt(&value.extract::<String>()?)?),
             "memory" => batch.memory_bytes(value.extract()?),
             "describe" => batch.describe(value.extract::<String>()?),
             "tree" if value.is_truthy()? => batch.contain(Containing::Tree),

@@ -63,7 +63,7 @@ pub(crate) fn alone(path: &Path, time: Duration, cached_first: bool) -> Result<f
 /// Reads past the cache, and always keeps `depth` reads in flight.
 pub(crate) fn direct(path: &Path, time: Duration, depth: usize) -> Result<f64> {
     let file = DiskFile::options().read(true).direct(true).open(path)?;
-    let backend = BackendKind::Uring;
+    let backend = BackendKind::IoUring;
     let mut engine = Engine::new(EngineOptions { backend, depth, ..EngineOptions::default() })?;
     let mut places = Places::default();
     for _ in 0..depth {

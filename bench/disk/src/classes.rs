@@ -48,7 +48,7 @@ pub(crate) fn compare(path: &Path, time: Duration) -> Result<()> {
         let file = DiskFile::options().read(true).direct(direct).open(path)?;
         let engine = |classes| {
             Engine::new(EngineOptions {
-                backend: BackendKind::Uring,
+                backend: BackendKind::IoUring,
                 depth: DEPTH,
                 classes,
                 cached_first: alone,

@@ -22,7 +22,9 @@ mod watch;
 
 #[cfg(feature = "tokio")]
 pub use batch::AsyncRun;
-pub use batch::{Batch, BatchError, CheckError, ProgressKind, Run, Summary};
+pub use batch::{
+    Batch, BatchError, CheckError, HaltAt, HaltRule, ParseHaltRuleError, ProgressKind, Run, Summary,
+};
 pub use driver::Control;
 pub use executor::{
     Attempt, Containing, Executor, ExecutorEvent, Local, LocalSettings, MachineMemory, Machines,

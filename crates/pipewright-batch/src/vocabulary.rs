@@ -383,6 +383,8 @@ pub enum Halt {
     Stop,
     /// Too many jobs have failed.
     Failures,
+    /// As many jobs have succeeded as were wanted.
+    Successes,
     /// The time of the whole batch is over.
     Timeout,
     /// The input cannot be read any further.
@@ -439,6 +441,7 @@ impl Halt {
             Halt::Drain => "drained",
             Halt::Stop => "stopped",
             Halt::Failures => "failures",
+            Halt::Successes => "successes",
             Halt::Timeout => "timed_out",
             Halt::Input => "input",
             Halt::Log => "log",
@@ -454,6 +457,7 @@ impl fmt::Display for Halt {
             Halt::Drain => "interrupted",
             Halt::Stop => "stopped",
             Halt::Failures => "the limit of failures is reached",
+            Halt::Successes => "as many jobs have succeeded as were wanted",
             Halt::Timeout => "the time of the batch is over",
             Halt::Input => "the input cannot be read",
             Halt::Log => "the log cannot be written",

@@ -7,7 +7,7 @@ use std::io;
 use pipewright::{Error, ErrorKind, ExitStatus};
 
 pub(crate) const SUCCESS: i32 = 0;
-/// The command was stopped by a timeout or an output limit, or ran out of memory.
+/// The command was stopped by a timeout or an output limit.
 pub(crate) const STOPPED: i32 = 124;
 /// pipewright itself failed: wrong usage, a missing file, a full disk.
 pub(crate) const OWN_FAILURE: i32 = 125;

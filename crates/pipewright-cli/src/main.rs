@@ -103,7 +103,8 @@ fn report_usage(error: &clap::Error) -> i32 {
             printed.map_or_else(Failure::report, |()| exit_code::SUCCESS)
         }
         _ => {
-            let mut message = usage_error(&error.to_string());
+            let other = args::other_word(error);
+            let mut message = other.unwrap_or_else(|| usage_error(&error.to_string()));
             if error.kind() == ErrorKind::UnknownArgument && args::begin_with_option() {
                 message.push_str(
                     "; options follow a command, as in pipewright run --timeout 5s -- CMD",

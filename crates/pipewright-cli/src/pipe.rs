@@ -108,11 +108,11 @@ fn set_rules(pipeline: &mut Pipeline<'_>, options: &PipelineOptions, cancel: &Ca
         pipeline.idle_timeout(timeout);
     }
     pipeline
-        .kill_grace(options.common.kill_grace.duration)
+        .kill_grace(options.common.kill_after.duration)
         .stop_signal(options.common.stop_signal)
         .cancel(cancel);
     pipeline.linger(options.common.linger.to_linger()).pipefail(!options.no_pipefail);
-    pipeline.limit(count_only(options.common.limit));
+    pipeline.limit(count_only(options.common.max_output));
     if options.common.contain == ContainKind::Group {
         pipeline.foreground();
     }

@@ -12,6 +12,7 @@
 
 mod check;
 mod error;
+mod halt;
 mod log;
 mod memory;
 mod reports;
@@ -22,7 +23,7 @@ mod task;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -36,7 +37,7 @@ use crate::jobserver::JobserverMode;
 use crate::journal::RunFacts;
 use crate::output::OutputOptions;
 use crate::scheduler::{
-    self, FailureLimit, FailurePolicy, FailureSet, Limits, OnLimit, RetryPolicy, TokenKind,
+    self, FailureSet, HaltLimit, HaltPolicy, Limits, OnLimit, RetryPolicy, TokenKind,
 };
 use crate::source::InputError;
 use crate::vocabulary::Failure;
@@ -44,6 +45,7 @@ pub use crate::watch::ProgressKind;
 use crate::watch::{BatchFacts, WatchSettings, Watchers};
 pub use check::CheckError;
 pub use error::BatchError;
+pub use halt::{HaltAt, HaltRule, ParseHaltRuleError};
 pub use run::Run;
 pub use summary::Summary;
 #[cfg(feature = "tokio")]
@@ -74,8 +76,7 @@ pub struct Batch {
     once: bool,
     timeout: Option<Duration>,
     batch_timeout: Option<Duration>,
-    failures: FailureLimit,
-    stop_on_failures: bool,
+    halt: HaltPolicy,
     env: Vec<(OsString, OsString)>,
     log: Option<LogSettings>,
     output: OutputOptions,
@@ -110,8 +111,7 @@ impl Batch {
             once: false,
             timeout: None,
             batch_timeout: None,
-            failures: FailureLimit::Never,
-            stop_on_failures: false,
+            halt: HaltPolicy { limit: HaltLimit::Never, then: OnLimit::Drain },
             env: Vec::new(),
             log: None,
             output: OutputOptions::default(),
@@ -204,18 +204,23 @@ impl Batch {
         self
     }
 
-    /// Starts nothing new after this number of failed jobs; 0 counts as 1. With `stop`, running jobs are stopped too.
-    pub fn max_failures(mut self, count: u64, stop: bool) -> Batch {
-        self.failures = FailureLimit::Count(NonZeroU64::new(count).unwrap_or(NonZeroU64::MIN));
-        self.stop_on_failures = stop;
-        self
-    }
-
-    /// Starts nothing new once that part of the jobs has failed, in percent. While the number of jobs is unknown, it is a part
-    /// of the finished ones, and counts from three failures on.
-    pub fn max_failures_percent(mut self, percent: u8, stop: bool) -> Batch {
-        self.failures = FailureLimit::Percent(percent.min(100));
-        self.stop_on_failures = stop;
+    /// Ends the batch early, once that many jobs have failed or succeeded: nothing new starts then. If enough jobs have succeeded,
+    /// the batch has.
+    ///
+    /// ```
+    /// # use pipewright_batch::Batch;
+    /// let batch = Batch::new().halt("now,fail=1".parse()?);
+    /// # Ok::<(), pipewright_batch::ParseHaltRuleError>(())
+    /// ```
+    pub fn halt(mut self, rule: HaltRule) -> Batch {
+        self.halt = HaltPolicy {
+            limit: match rule.at {
+                HaltAt::Failures(count) => HaltLimit::Failures(count),
+                HaltAt::FailedPercent(percent) => HaltLimit::FailedPercent(percent.min(100)),
+                HaltAt::Successes(count) => HaltLimit::Successes(count),
+            },
+            then: if rule.stops_running { OnLimit::Stop } else { OnLimit::Drain },
+        };
         self
     }
 
@@ -358,13 +363,11 @@ impl Batch {
         };
         let mut output = self.output;
         output.is_durable = self.log.as_ref().is_some_and(|log| !log.path.as_os_str().is_empty());
-        let then = if self.stop_on_failures { OnLimit::Stop } else { OnLimit::Drain };
-        let failures = FailurePolicy { limit: self.failures, then };
         Config {
             scheduler: scheduler::Config {
                 limits,
                 retry,
-                failures,
+                halt: self.halt,
                 total: None,
                 max_lost: self.max_lost,
                 capacity: self.nodes.is_some().then_some(0),

@@ -89,6 +89,8 @@ impl Summary {
             Some(Halt::Log | Halt::Output) => 125,
             Some(Halt::ReaderGone) => 141,
             _ if self.output_error.is_some() => 125,
+            // What was wanted is there; the other jobs were not.
+            Some(Halt::Successes) => 0,
             // Jobs that were never read have not run either.
             Some(_) if !self.has_all_jobs => 123,
             _ if failed + skipped + stopped + not_run + unknown > 0 => 123,

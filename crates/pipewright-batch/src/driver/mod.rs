@@ -394,6 +394,7 @@ impl<E: Executor> Driver<E> {
             HaltCause::Drain => Halt::Drain,
             HaltCause::Stop => Halt::Stop,
             HaltCause::Failures => Halt::Failures,
+            HaltCause::Successes => Halt::Successes,
         };
         self.halt = Some(halt);
         self.events.push_back(Event::Halted(halt));

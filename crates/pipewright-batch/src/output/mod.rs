@@ -24,7 +24,7 @@
 //! | `kept.rs` | outputs that were not handed over, beside the log |
 //! | `queue.rs` | the queue of the thread that prints; that thread |
 //! | `folder.rs` | the folder of a job; the facts in `job.json`; files that a node writes |
-//! | `spooled.rs` | the output of one command, for `run --capture` and `run --tail` |
+//! | `spooled.rs` | the output of one command, for `run --show-output on-failure` and `run --tail` |
 
 mod attempt;
 mod content;

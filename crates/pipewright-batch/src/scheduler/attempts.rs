@@ -318,25 +318,27 @@ impl Scheduler {
 
 // The number of failures at which a batch ends early.
 
-/// Rules for failures: `--fail-fast`, `--max-failures`.
+/// When the batch ends early, and how: `--halt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FailurePolicy {
-    pub(crate) limit: FailureLimit,
+pub(crate) struct HaltPolicy {
+    pub(crate) limit: HaltLimit,
     pub(crate) then: OnLimit,
 }
 
-/// Failures that end the batch.
+/// Ends of jobs that end the batch.
 ///
 /// A failure is a job of this run that ends as `Failed`, `Refused` or `Unknown`. Skipped jobs are none: their cause was
 /// counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailureLimit {
+pub(crate) enum HaltLimit {
     Never,
-    /// A number of failures. 1 is `--fail-fast`.
-    Count(NonZeroU64),
+    /// A number of failures.
+    Failures(NonZeroU64),
     /// A part of all jobs of this run. While their number is unknown, it is a part of those that were read, and counts from
     /// [`LEAST_FAILURES`] failures on.
-    Percent(u8),
+    FailedPercent(u8),
+    /// A number of jobs that have succeeded.
+    Successes(NonZeroU64),
 }
 
 /// Failures before a percentage of an unknown number of jobs counts. The first job alone is no statistic.
@@ -358,6 +360,7 @@ pub(super) struct Tally {
     pub(super) total: Option<u64>,
     pub(super) added: u64,
     failures: u64,
+    successes: u64,
 }
 
 impl Tally {
@@ -366,20 +369,19 @@ impl Tally {
     }
 
     pub(super) fn count(&mut self, outcome: JobOutcome) {
-        self.failures += match outcome {
-            JobOutcome::Failed | JobOutcome::Refused | JobOutcome::Unknown => 1,
-            JobOutcome::Succeeded
-            | JobOutcome::Stopped
-            | JobOutcome::Skipped
-            | JobOutcome::NotRun => 0,
-        };
+        match outcome {
+            JobOutcome::Failed | JobOutcome::Refused | JobOutcome::Unknown => self.failures += 1,
+            JobOutcome::Succeeded => self.successes += 1,
+            JobOutcome::Stopped | JobOutcome::Skipped | JobOutcome::NotRun => {}
+        }
     }
 
-    pub(super) fn reaches(&self, limit: FailureLimit) -> bool {
+    pub(super) fn reaches(&self, limit: HaltLimit) -> bool {
         match limit {
-            FailureLimit::Never => false,
-            FailureLimit::Count(count) => self.failures >= count.get(),
-            FailureLimit::Percent(percent) => {
+            HaltLimit::Never => false,
+            HaltLimit::Successes(count) => self.successes >= count.get(),
+            HaltLimit::Failures(count) => self.failures >= count.get(),
+            HaltLimit::FailedPercent(percent) => {
                 let least = if self.total.is_some() { 1 } else { LEAST_FAILURES };
                 let all = u128::from(self.total.unwrap_or(self.added));
                 self.failures >= least
@@ -398,6 +400,8 @@ pub(crate) enum HaltCause {
     Stop,
     /// The limit of failures was reached.
     Failures,
+    /// Enough jobs have succeeded.
+    Successes,
 }
 
 impl Scheduler {
@@ -411,7 +415,7 @@ impl Scheduler {
         let stops = match cause {
             HaltCause::Drain => false,
             HaltCause::Stop => true,
-            HaltCause::Failures => self.config.failures.then == OnLimit::Stop,
+            HaltCause::Failures | HaltCause::Successes => self.config.halt.then == OnLimit::Stop,
         };
         if stops && !self.stopping {
             self.stopping = true;

@@ -53,7 +53,7 @@ pub(crate) use admission::{Limits, Needs, NeedsError, TokenKind, TokenNeed};
 use admission::{Pool, Ready};
 use attempts::Tally;
 pub(crate) use attempts::{
-    FailureLimit, FailurePolicy, FailureSet, HaltCause, OnLimit, RetryPolicy,
+    FailureSet, HaltCause, HaltLimit, HaltPolicy, OnLimit, RetryPolicy,
 };
 #[cfg(test)]
 pub(crate) use event::Refusal;
@@ -76,7 +76,7 @@ const PATIENCE: u32 = 16;
 pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) retry: RetryPolicy,
-    pub(crate) failures: FailurePolicy,
+    pub(crate) halt: HaltPolicy,
     /// Attempts of a job that may be lost with their executor. The one that reaches this number is a failure; the others are
     /// started again, and count as no retry. 0 counts as 1.
     pub(crate) max_lost: u32,
@@ -237,8 +237,12 @@ impl Scheduler {
     }
 
     fn follow_up(&mut self, decisions: &mut Vec<Decision>) {
-        if self.halted.is_none() && self.tally.reaches(self.config.failures.limit) {
-            self.halt(HaltCause::Failures, decisions);
+        if self.halted.is_none() && self.tally.reaches(self.config.halt.limit) {
+            let cause = match self.config.halt.limit {
+                HaltLimit::Successes(_) => HaltCause::Successes,
+                _ => HaltCause::Failures,
+            };
+            self.halt(cause, decisions);
         }
         self.admit(decisions);
     }

@@ -130,7 +130,7 @@ fn depths(scratch: &Arc<Scratch>, depths: &[usize], time: Duration) -> PlannedCh
             .collect(),
     };
     let backends =
-        [BackendKind::Uring, BackendKind::Aio, BackendKind::Overlapped, BackendKind::Threads];
+        [BackendKind::IoUring, BackendKind::Aio, BackendKind::Overlapped, BackendKind::Threads];
     PlannedChart {
         id: "disk-depth".to_owned(),
         title: format!("Random direct reads of {}", bytes(SMALL_BYTES as u64)),

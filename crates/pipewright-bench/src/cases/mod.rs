@@ -36,10 +36,8 @@ const MOST_BLOCK_BYTES: usize = 256 << 20;
 pub(crate) fn checked(mut blocks: Vec<usize>) -> Result<Vec<usize>, Error> {
     blocks.sort_unstable();
     blocks.dedup();
-    let refuse = |problem: &str| Error::Option {
-        option: "--blocks".to_owned(),
-        problem: problem.to_owned(),
-    };
+    let refuse =
+        |problem: &str| Error::Option { option: "--bs".to_owned(), problem: problem.to_owned() };
     if blocks.first() == Some(&0) {
         return Err(refuse("a block must have at least 1 byte"));
     }

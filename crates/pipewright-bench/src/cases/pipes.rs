@@ -507,8 +507,8 @@ mod tests {
         };
         assert_eq!(sized(&[4096, 1, 4096]).unwrap().blocks, [1, 4096]);
         for (block, words) in [
-            (0, "--blocks: a block must have at least 1 byte"),
-            (1 << 30, "--blocks: a block must have at most 256 MiB"),
+            (0, "--bs: a block must have at least 1 byte"),
+            (1 << 30, "--bs: a block must have at most 256 MiB"),
         ] {
             assert_eq!(sized(&[block]).unwrap_err(), words);
         }

@@ -137,7 +137,7 @@ fn about_time(report: &BenchReport) -> Option<String> {
         }
         None => return None,
     };
-    let remedy = format!("--series {} measures all, as long as it takes", settings.series);
+    let remedy = format!("--runs {} measures all, as long as it takes", settings.series);
     Some(format!("this machine is too slow or busy for {limit:.0} s: {what}; {remedy}"))
 }
 
@@ -158,7 +158,7 @@ fn about_samples(report: &BenchReport) -> Vec<(&'static str, String)> {
     if noisy > 0 {
         let mut remedies = vec!["stop other processes".to_owned()];
         if settings.series < 5 {
-            remedies.push("--series 5".to_owned());
+            remedies.push("--runs 5".to_owned());
         }
         let shortest =
             report.charts.iter().map(|chart| chart.cell_seconds).fold(f64::INFINITY, f64::min);

@@ -8,7 +8,7 @@ use std::thread;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use pipewright::Signal;
-use pipewright_batch::{Containing, Failure, JobserverMode, LoggedState, ProgressKind};
+use pipewright_batch::{Containing, Failure, HaltRule, JobserverMode, LoggedState, ProgressKind};
 
 use super::headings;
 use super::values::{SignalParser, Span, parse_bytes, parse_count};
@@ -82,9 +82,9 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "MODE", help_heading = headings::RUNNING)]
     pub(crate) jobserver: Option<JobserverKind>,
 
-    /// Allow N tokens NAME in use at once (repeatable)
+    /// Allow N of the resource NAME in use at once (repeatable)
     #[arg(long, value_name = "NAME=N", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
-    pub(crate) tokens: Vec<TokenCount>,
+    pub(crate) resource: Vec<ResourceCount>,
 
     /// Retry a failed job up to N times
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value_t = 0,
@@ -131,7 +131,7 @@ pub(crate) struct BatchOptions {
     pub(crate) on: Option<EngineKind>,
 
     /// Number of nodes to ask for
-    #[arg(short = 'N', long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 1, requires = "on",
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 1, requires = "on",
           help_heading = headings::NODES)]
     pub(crate) nodes: u32,
 
@@ -175,15 +175,12 @@ pub(crate) struct BatchOptions {
     /// Stop a job once its stdout or stderr exceeds BYTES
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other,
           value_parser = parse_bytes, help_heading = headings::LIMITS)]
-    pub(crate) limit: Option<usize>,
+    pub(crate) max_output: Option<usize>,
 
-    /// Start no more jobs after the first failure
-    #[arg(long, conflicts_with = "max_failures", help_heading = headings::LIMITS)]
-    pub(crate) fail_fast: bool,
-
-    /// Start no more jobs after N failures, or once P% of the jobs have failed
-    #[arg(long, value_name = "N|P%", value_hint = ValueHint::Other, help_heading = headings::LIMITS)]
-    pub(crate) max_failures: Option<FailureCount>,
+    /// Start no more jobs at RULE: soon,fail=N, soon,fail=P% or soon,success=N; with now, also stop those that run
+    #[arg(long, value_name = "RULE", value_hint = ValueHint::Other, value_parser = parse_halt,
+          help_heading = headings::LIMITS)]
+    pub(crate) halt: Option<HaltRule>,
 
     /// Signal that requests a stop
     #[arg(long, alias = "signal", value_name = "SIGNAL", value_parser = SignalParser, default_value = "TERM",
@@ -193,7 +190,7 @@ pub(crate) struct BatchOptions {
     /// Time between the stop signal and SIGKILL
     #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "5s",
           help_heading = headings::STOPPING)]
-    pub(crate) kill_grace: Span,
+    pub(crate) kill_after: Span,
 
     /// Processes that end with a job, and with pipewright
     #[arg(long, value_name = "HOW", default_value = "tree", help_heading = headings::STOPPING)]
@@ -249,7 +246,7 @@ pub(crate) struct BatchOptions {
     /// Keep only the first BYTES of each stream of a job
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other,
           value_parser = parse_bytes, help_heading = headings::OUTPUT)]
-    pub(crate) max_output: Option<usize>,
+    pub(crate) keep_output: Option<usize>,
 
     /// Print no output of jobs
     #[arg(long, conflicts_with_all = ["keep_order", "line_buffer", "tag"], help_heading = headings::OUTPUT)]
@@ -422,48 +419,27 @@ impl FromStr for JobCount {
 
 /// `NAME=N`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TokenCount {
+pub(crate) struct ResourceCount {
     pub(crate) name: String,
     pub(crate) count: u32,
 }
 
-impl FromStr for TokenCount {
+impl FromStr for ResourceCount {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<TokenCount, String> {
-        let refuse = || format!("\"{text}\" names no tokens: write NAME=N, as in link=2");
+    fn from_str(text: &str) -> Result<ResourceCount, String> {
+        let refuse = || format!("\"{text}\" is no resource: write NAME=N, as in link=2");
         let (name, count) = text.split_once('=').ok_or_else(refuse)?;
         let count = count.parse().map_err(|_| refuse())?;
         if name.is_empty() || count == 0 {
             return Err(refuse());
         }
-        Ok(TokenCount { name: name.to_owned(), count })
+        Ok(ResourceCount { name: name.to_owned(), count })
     }
 }
 
-/// A number of failures, or a percentage of the jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FailureCount {
-    Count(u64),
-    Percent(u8),
-}
-
-impl FromStr for FailureCount {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<FailureCount, String> {
-        let refuse = || format!("\"{text}\" is not a number of failures: write 10 or 5%");
-        match text.strip_suffix('%') {
-            Some(percent) => match percent.parse().map_err(|_| refuse())? {
-                percent @ 1..=100 => Ok(FailureCount::Percent(percent)),
-                _ => Err(refuse()),
-            },
-            None => match text.parse().map_err(|_| refuse())? {
-                0 => Err(refuse()),
-                count => Ok(FailureCount::Count(count)),
-            },
-        }
-    }
+fn parse_halt(text: &str) -> Result<HaltRule, String> {
+    text.parse().map_err(|error| format!("\"{text}\" is {error}"))
 }
 
 /// Options of `jobs`.
@@ -576,15 +552,10 @@ mod tests {
     }
 
     #[test]
-    fn tokens_and_failures_are_parsed() {
-        assert_eq!("link=2".parse(), Ok(TokenCount { name: "link".to_owned(), count: 2 }));
+    fn resources_are_parsed() {
+        assert_eq!("link=2".parse(), Ok(ResourceCount { name: "link".to_owned(), count: 2 }));
         for text in ["link", "=2", "link=0", "link=x", "link=-1"] {
-            assert!(text.parse::<TokenCount>().is_err(), "{text}");
-        }
-        assert_eq!("10".parse(), Ok(FailureCount::Count(10)));
-        assert_eq!("5%".parse(), Ok(FailureCount::Percent(5)));
-        for text in ["", "0", "0%", "101%", "-1", "x"] {
-            assert!(text.parse::<FailureCount>().is_err(), "{text}");
+            assert!(text.parse::<ResourceCount>().is_err(), "{text}");
         }
     }
 }

@@ -65,9 +65,9 @@ enum Bench {
 struct CommonBenchOptions {
     /// Measure each cell (a point in a chart) N times [default: the preset's]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    series: Option<u16>,
+    runs: Option<u16>,
 
-    /// Measure each cell for DUR in each series [default: the preset's]
+    /// Measure each cell for DUR in each run [default: the preset's]
     #[arg(long, value_name = "DUR", allow_hyphen_values = true)]
     time: Option<Span>,
 
@@ -124,7 +124,7 @@ Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
 ", exit_codes_and_environment!(), "\
 Examples:
   pipewright bench pipes --preset ibm2001 --html 2001.html
-  pipewright bench pipes --blocks 4k,64k,1M --topology threads,processes --pin other,same --series 5"))]
+  pipewright bench pipes --bs 4k,64k,1M --topology threads,processes --pin other,same --runs 5"))]
 struct PipesOptions {
     /// Set of measurements
     #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&PIPES_PRESETS, PipesPreset::name))]
@@ -132,7 +132,7 @@ struct PipesOptions {
 
     /// Block sizes
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_bytes)]
-    blocks: Vec<usize>,
+    bs: Vec<usize>,
 
     /// Threads or processes that write and read
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = choice(&TOPOLOGIES, Topology::name))]
@@ -190,7 +190,7 @@ Sizes: 100, 64k, 1MiB. Durations: 200ms, 1.5s.
 ", exit_codes_and_environment!(), "\
 Examples:
   pipewright bench ipc --html ipc.html
-  pipewright bench ipc --blocks 100,64k,1M --only ipc-round-trip --json"))]
+  pipewright bench ipc --bs 100,64k,1M --only ipc-round-trip --json"))]
 struct IpcOptions {
     /// Amount of work
     #[arg(long, value_name = "NAME", default_value = "quick", value_parser = choice(&CASES_PRESETS, CasesPreset::name))]
@@ -198,7 +198,7 @@ struct IpcOptions {
 
     /// Message lengths
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_bytes)]
-    blocks: Vec<usize>,
+    bs: Vec<usize>,
 
     /// Placement of the two processes [default: different cores where possible]
     #[arg(long, value_name = "HOW", value_parser = choice(&PLACEMENTS, Placement::name))]
@@ -219,7 +219,7 @@ Sizes: 4096, 64k, 1MiB. Durations: 200ms, 1.5s.
 ", exit_codes_and_environment!(), "\
 Examples:
   pipewright bench disk /var/lib/db --html disk.html
-  pipewright bench disk --blocks 4k,64k,1M --depth 1,8,64 --file-size 1G --json"))]
+  pipewright bench disk --bs 4k,64k,1M --depth 1,8,64 --file-size 1G --json"))]
 struct DiskBenchOptions {
     /// Folder for the file
     #[arg(value_name = "DIR", default_value = ".")]
@@ -231,7 +231,7 @@ struct DiskBenchOptions {
 
     /// Block sizes
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_bytes)]
-    blocks: Vec<usize>,
+    bs: Vec<usize>,
 
     /// Queue depths; the curves by block size use the largest
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -324,7 +324,7 @@ impl BenchOptions {
 impl CommonBenchOptions {
     fn plain(&self) -> options::CommonBenchOptions {
         options::CommonBenchOptions {
-            series: self.series,
+            series: self.runs,
             time: self.time.as_ref().map(|span| -> Duration { span.duration }),
             seed: self.seed,
             only: self.only.clone(),
@@ -344,7 +344,7 @@ impl PipesOptions {
     fn plain(&self) -> options::PipesOptions {
         options::PipesOptions {
             preset: self.preset,
-            blocks: self.blocks.clone(),
+            blocks: self.bs.clone(),
             topology: self.topology.clone(),
             via: self.via.clone(),
             capacity: self.capacity.iter().map(|Capacity(bytes)| *bytes).collect(),
@@ -366,7 +366,7 @@ impl IpcOptions {
     fn plain(&self) -> options::IpcOptions {
         options::IpcOptions {
             preset: self.preset,
-            blocks: self.blocks.clone(),
+            blocks: self.bs.clone(),
             pin: self.pin,
             common: self.common.plain(),
         }
@@ -378,7 +378,7 @@ impl DiskBenchOptions {
         options::DiskBenchOptions {
             folder: self.folder.clone(),
             preset: self.preset,
-            blocks: self.blocks.clone(),
+            blocks: self.bs.clone(),
             depth: self.depth.clone(),
             file_bytes: self.file_size.map(|bytes| bytes as u64),
             common: self.common.plain(),
@@ -419,7 +419,7 @@ pub(crate) struct DiskOptions {
     /// Bytes per request
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "64k",
           value_parser = parse_some_bytes)]
-    pub(crate) block: usize,
+    pub(crate) bs: usize,
 
     /// Run only the synchronous tests
     #[arg(long)]
@@ -427,7 +427,7 @@ pub(crate) struct DiskOptions {
 
     /// Run only the tests that bypass the page cache
     #[arg(long)]
-    unbuffered: bool,
+    direct: bool,
 
     /// Test writes too, in temporary files beside FILE
     #[arg(long)]
@@ -471,7 +471,8 @@ pub(crate) enum BackendName {
     /// Best one available
     Auto,
     /// Linux io_uring
-    Uring,
+    #[value(name = "io_uring")]
+    IoUring,
     /// Linux io_submit
     Aio,
     /// Windows overlapped I/O
@@ -485,18 +486,18 @@ impl DiskOptions {
     pub(crate) fn diagnose(&self) -> DiagnoseOptions {
         DiagnoseOptions {
             requests: self.requests as usize,
-            block_bytes: self.block,
+            block_bytes: self.bs,
             pattern: match self.pattern {
                 PatternName::Random => Pattern::Random,
                 PatternName::Seq => Pattern::Sequential,
             },
             synchronous: self.sync.then_some(true),
-            direct: self.unbuffered.then_some(true),
+            direct: self.direct.then_some(true),
             writes: self.write,
             write_existing: self.write_existing,
             backend: match self.backend {
                 BackendName::Auto => BackendKind::Auto,
-                BackendName::Uring => BackendKind::Uring,
+                BackendName::IoUring => BackendKind::IoUring,
                 BackendName::Aio => BackendKind::Aio,
                 BackendName::Overlapped => BackendKind::Overlapped,
                 BackendName::Threads => BackendKind::Threads,

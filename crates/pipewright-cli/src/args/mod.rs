@@ -8,16 +8,16 @@ mod values;
 use std::ffi::OsString;
 use std::path::Path;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args as ClapArgs, Command, Error, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use batch::{
-    BatchOptions, BatchProgressKind, EngineKind, FailureCount, JobsOptions, JobserverKind,
-    WorkerOptions,
+    BatchOptions, BatchProgressKind, EngineKind, JobsOptions, JobserverKind, WorkerOptions,
 };
 pub(crate) use bench::{BenchOptions, DiskOptions};
 pub(crate) use run::{
     CommonOptions, ContainKind, PipelineOptions, RecordFormat, RetryOn, RetryOptions, RunOptions,
-    TimeoutOptions,
+    ShowOutput, TimeoutOptions,
 };
 pub(crate) use values::Span;
 
@@ -194,6 +194,31 @@ impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
         self.0.update_from_arg_matches(matches)
     }
+}
+
+/// Options of earlier versions, or of other tools, and what to write instead of them.
+const OTHER_WORDS: [(&str, &str); 14] = [
+    ("--kill-grace", "--kill-after"),
+    ("-k", "--kill-after"),
+    ("--tokens", "--resource"),
+    ("-N", "--nodes for nodes, -n for several values a job"),
+    ("--fail-fast", "--halt soon,fail=1"),
+    ("--max-failures", "--halt soon,fail=N"),
+    ("--capture", "--show-output on-failure"),
+    ("--limit", "--max-output"),
+    ("--unbuffered", "--direct"),
+    ("--block", "--bs"),
+    ("--blocks", "--bs"),
+    ("--series", "--runs"),
+    ("--sshlogin", "--via 'ssh HOST'"),
+    ("-S", "--via 'ssh HOST'"),
+];
+
+/// Returns what to write instead of an option that is unknown; `None`: nothing is known about it.
+pub(crate) fn other_word(error: &Error) -> Option<String> {
+    let ContextValue::String(unknown) = error.get(ContextKind::InvalidArg)? else { return None };
+    let (_, word) = OTHER_WORDS.into_iter().find(|(other, _)| other == unknown)?;
+    Some(format!("there is no option {unknown}: write {word}"))
 }
 
 /// Parses the arguments of this process.

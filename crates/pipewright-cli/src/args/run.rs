@@ -23,7 +23,7 @@ use super::values::{
     "\n",
     "Exit codes:\n",
     "  N      exit code of the command\n",
-    "  124    stopped by --timeout, --idle-timeout or --limit, or out of memory\n",
+    "  124    stopped by --timeout, --idle-timeout or --max-output\n",
     "  125    pipewright itself failed: wrong usage, output or report not written\n",
     "  126    the command is not executable\n",
     "  127    the command was not found\n",
@@ -35,7 +35,7 @@ use super::values::{
     "Examples:\n",
     "  pipewright run --timeout 2s --report - -- sh -c 'sleep 60 & echo hi; sleep 60'\n",
     "  pipewright run --memory 2G --swap 0 --cpus 1.5 -- make -j4\n",
-    "  pipewright run --capture --retries 2 --retry-delay 1s -- cargo test\n",
+    "  pipewright run --show-output on-failure --retries 2 --retry-delay 1s -- cargo test\n",
     "  pipewright run --pty --record demo.cast -- ls --color=auto",
 ))]
 pub(crate) struct RunOptions {
@@ -50,7 +50,7 @@ pub(crate) struct RunOptions {
 
     /// Start in a new session, print the pid and exit
     #[arg(long, help_heading = headings::STOPPING, conflicts_with_all = [
-        "timeout", "idle_timeout", "total_timeout", "capture", "tail", "tee", "limit", "retries", "contain", "report",
+        "timeout", "idle_timeout", "total_timeout", "show_output", "tail", "tee", "max_output", "retries", "contain", "report",
         "json", "pty", "memory", "swap", "cpus", "pids",
     ])]
     pub(crate) detach: bool,
@@ -71,9 +71,9 @@ pub(crate) struct RunOptions {
     #[arg(long, conflicts_with = "stderr", help_heading = headings::OUTPUT)]
     pub(crate) merge: bool,
 
-    /// Print output only if the command fails
-    #[arg(long, conflicts_with = "tee", help_heading = headings::OUTPUT)]
-    pub(crate) capture: bool,
+    /// When to print the output
+    #[arg(long, value_name = "WHEN", default_value = "always", conflicts_with = "tee", help_heading = headings::OUTPUT)]
+    pub(crate) show_output: ShowOutput,
 
     /// Run on a terminal of its own, as for a person: colours, prompts, no buffering
     ///
@@ -99,11 +99,11 @@ pub(crate) struct RunOptions {
 
     /// Print TEXT before each line of output (implies --tee)
     #[arg(long, value_name = "TEXT", value_hint = ValueHint::Other, hide_short_help = true,
-          conflicts_with_all = ["capture", "tail", "detach"], help_heading = headings::OUTPUT)]
+          conflicts_with_all = ["show_output", "tail", "detach"], help_heading = headings::OUTPUT)]
     pub(crate) prefix: Option<String>,
 
     /// Print the time before each line of output (implies --tee)
-    #[arg(long, hide_short_help = true, conflicts_with_all = ["capture", "tail", "detach"],
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["show_output", "tail", "detach"],
           help_heading = headings::OUTPUT)]
     pub(crate) timestamps: bool,
 
@@ -124,8 +124,19 @@ pub(crate) struct RunOptions {
 impl RunOptions {
     /// Returns true if the output is kept until the end.
     pub(crate) fn is_captured(&self) -> bool {
-        self.capture || self.tail.is_some()
+        self.show_output == ShowOutput::OnFailure || self.tail.is_some()
     }
+}
+
+/// `--show-output`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShowOutput {
+    /// As it comes
+    Always,
+    /// At the end, and only if the command fails
+    OnFailure,
+    /// Never; it is read and dropped
+    Never,
 }
 
 /// `--linger`.
@@ -187,19 +198,19 @@ pub(crate) struct CommonOptions {
     /// Stop once stdout or stderr exceeds BYTES (implies --tee)
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other,
           value_parser = parse_bytes, help_heading = headings::LIMITS)]
-    pub(crate) limit: Option<usize>,
+    pub(crate) max_output: Option<usize>,
 
     /// Signal that requests a stop
     ///
-    /// A name, with or without SIG, or a number. Processes still running after --kill-grace are killed.
+    /// A name, with or without SIG, or a number. Processes still running after --kill-after are killed.
     #[arg(short, long, alias = "signal", value_name = "SIGNAL", value_parser = SignalParser, default_value = "TERM",
           hide_possible_values = true, help_heading = headings::STOPPING)]
     pub(crate) stop_signal: Signal,
 
     /// Time between the stop signal and SIGKILL
-    #[arg(short, long, alias = "kill-after", value_name = "DUR", allow_hyphen_values = true,
-          value_hint = ValueHint::Other, default_value = "5s", help_heading = headings::STOPPING)]
-    pub(crate) kill_grace: Span,
+    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "5s",
+          help_heading = headings::STOPPING)]
+    pub(crate) kill_after: Span,
 
     /// Exit with the status of the command, even if it was stopped
     #[arg(long, hide_short_help = true, help_heading = headings::STOPPING)]
@@ -296,7 +307,7 @@ impl CommonOptions {
 
     /// Returns true if the output has to pass through this process.
     pub(crate) fn passes_through(&self) -> bool {
-        self.tee || self.idle_timeout().is_some() || self.limit.is_some()
+        self.tee || self.idle_timeout().is_some() || self.max_output.is_some()
     }
 }
 
@@ -384,7 +395,7 @@ impl FromStr for RetryOn {
 pub(crate) struct ResourceOptions {
     /// Limit the memory of all processes together
     ///
-    /// If they need more, the kernel kills one of them, and the exit code is 124. `pipewright doctor` says whether
+    /// If they need more, the kernel kills one of them; the exit code of a command that dies of it is 137. `pipewright doctor` says whether
     /// limits can be had here, and what would help.
     #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = parse_some_bytes,
           help_heading = headings::LIMITS)]
@@ -462,7 +473,7 @@ after_long_help = concat!(
     "\n",
     "Exit codes:\n",
     "  N      exit code of the pipeline\n",
-    "  124    stopped by --timeout, --idle-timeout or --limit\n",
+    "  124    stopped by --timeout, --idle-timeout or --max-output\n",
     "  125    pipewright itself failed: wrong usage, output or report not written\n",
     "  126    a command is not executable\n",
     "  127    a command was not found\n",

@@ -88,7 +88,7 @@ fn rest(watch: Option<StartWatch>) {
 fn follow(mut run: Run, interrupt: &Interrupt, options: &BatchOptions) -> Result<i32, Failure> {
     interrupt.control(run.control());
     if let Some(time) = options.batch_timeout.as_ref().and_then(Span::as_limit) {
-        interrupt.limit(time, options.kill_grace.duration);
+        interrupt.limit(time, options.kill_after.duration);
     }
     while let Some(event) = run.next_until(None).map_err(Failure::from_error)? {
         interrupt.note(&event);

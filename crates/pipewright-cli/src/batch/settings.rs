@@ -12,7 +12,7 @@ use pipewright_os::host::network;
 
 use super::input;
 use crate::Failure;
-use crate::args::{BatchOptions, BatchProgressKind, EngineKind, FailureCount, JobserverKind, Span};
+use crate::args::{BatchOptions, BatchProgressKind, EngineKind, JobserverKind, Span};
 
 pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     let retry_delay = options.retry_delay.duration;
@@ -20,7 +20,7 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         .retries(options.retries)
         .retry_delay(retry_delay, retry_delay.saturating_mul(300))
         .once(options.once)
-        .stop_with(options.stop_signal, options.kill_grace.duration)
+        .stop_with(options.stop_signal, options.kill_after.duration)
         .contain(options.contain.to_containing());
     batch = batch.output(output(options)).describe(description(options));
     if !options.quiet {
@@ -74,8 +74,8 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     if !options.retry_on.is_empty() {
         batch = batch.retry_on(options.retry_on.iter().copied());
     }
-    for token in &options.tokens {
-        batch = batch.tokens(&token.name, token.count);
+    for resource in &options.resource {
+        batch = batch.tokens(&resource.name, resource.count);
     }
     for variable in &options.env {
         let (name, value) = crate::run::command::split_variable(variable)?;
@@ -90,13 +90,11 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     if let Some(timeout) = options.batch_timeout.as_ref().and_then(Span::as_limit) {
         batch = batch.batch_timeout(timeout);
     }
-    if let Some(bytes) = options.limit {
+    if let Some(bytes) = options.max_output {
         batch = batch.limit_bytes(bytes);
     }
-    let failures = options.max_failures.or(options.fail_fast.then_some(FailureCount::Count(1)));
-    Ok(match failures {
-        Some(FailureCount::Count(count)) => batch.max_failures(count, false),
-        Some(FailureCount::Percent(percent)) => batch.max_failures_percent(percent, false),
+    Ok(match options.halt {
+        Some(rule) => batch.halt(rule),
         None => batch,
     })
 }
@@ -118,8 +116,8 @@ fn output(options: &BatchOptions) -> OutputOptions {
         // Nodes have another working directory. An empty path is an error later.
         *dir = std::path::absolute(&dir).unwrap_or_else(|_| dir.clone());
     }
-    // A job that exceeds --limit is stopped, and the excess is not printed.
-    let most = options.max_output.into_iter().chain(options.limit).min();
+    // A job that exceeds --max-output is stopped, and the excess is not printed.
+    let most = options.keep_output.into_iter().chain(options.max_output).min();
     output.max_bytes = most.map(|bytes| bytes as u64);
     output
 }

@@ -13,7 +13,7 @@ use pipewright_os::disk::file;
 
 use super::ending::Kept;
 use crate::Failure;
-use crate::args::{CommonOptions, ContainKind, RunOptions};
+use crate::args::{CommonOptions, ContainKind, RunOptions, ShowOutput};
 
 pub(super) fn build(
     options: &RunOptions,
@@ -32,7 +32,7 @@ pub(super) fn build(
     } else {
         command.cancel(cancel);
         set_times(&mut command, options);
-        command.limit(count_only(options.common.limit));
+        command.limit(count_only(options.common.max_output));
         if options.pty {
             set_terminal_streams(&mut command, options);
         } else {
@@ -73,7 +73,7 @@ fn set_times(command: &mut Command, options: &RunOptions) {
     if let Some(timeout) = options.common.idle_timeout() {
         command.idle_timeout(timeout);
     }
-    command.kill_grace(options.common.kill_grace.duration).stop_signal(options.common.stop_signal);
+    command.kill_grace(options.common.kill_after.duration).stop_signal(options.common.stop_signal);
     command.linger(options.common.linger.to_linger());
 }
 
@@ -83,6 +83,7 @@ fn set_streams(command: &mut Command, options: &RunOptions, kept: &Kept) {
         Some(OutputTarget::File(path)) => watched(file_to_write(path, options), &options.common),
         Some(OutputTarget::Null) => watched(Stdio::null(), &options.common),
         None if options.is_captured() => kept.stdio(stream),
+        _ if options.show_output == ShowOutput::Never => Stdio::tee_to(Stdio::null()),
         _ if options.prefix.is_some() || options.timestamps => marked(stream, options),
         _ if options.common.passes_through() => Stdio::tee(),
         _ => Stdio::inherit(),
@@ -124,6 +125,7 @@ pub(super) fn watched_terminal(
         (Some(OutputTarget::File(path)), None) => Stdio::tee_to(file_to_write(path, options)),
         (Some(OutputTarget::Null), None) => Stdio::tee_to(Stdio::null()),
         _ if options.is_captured() => kept.stdio(Source::Stdout),
+        _ if options.show_output == ShowOutput::Never => Stdio::tee_to(Stdio::null()),
         _ if options.prefix.is_some() || options.timestamps => marked(Source::Stdout, options),
         _ => Stdio::tee(),
     }
@@ -131,7 +133,7 @@ pub(super) fn watched_terminal(
 
 /// Passes output to a file through this process if a timeout or a limit has to watch it.
 pub(crate) fn watched(file: Stdio, options: &CommonOptions) -> Stdio {
-    let is_watched = options.idle_timeout().is_some() || options.limit.is_some();
+    let is_watched = options.idle_timeout().is_some() || options.max_output.is_some();
     if is_watched { Stdio::tee_to(file) } else { file }
 }
 

@@ -126,7 +126,10 @@ pub(crate) fn about_end<T>(
             format!("{name} timed out: no output for {}", shown(&options.idle_timeout))
         }
         Outcome::LimitExceeded => {
-            format!("{name} exceeded --limit ({} bytes)", options.limit.unwrap_or_default())
+            format!(
+                "{name} exceeded --max-output ({} bytes)",
+                options.max_output.unwrap_or_default()
+            )
         }
         Outcome::OutOfMemory(oom) => match oom.victim {
             Some(_) => oom.to_string(),
@@ -163,7 +166,7 @@ pub(crate) fn quoted(names: &str) -> String {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Kept {
     streams: Arc<[Mutex<Stream>; 2]>,
-    /// The most bytes of a stream: those of `--limit`.
+    /// The most bytes of a stream: those of `--max-output`.
     most: Option<usize>,
 }
 

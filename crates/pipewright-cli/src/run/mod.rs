@@ -46,7 +46,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     let shares_terminal = !options.pty && options.common.contain != ContainKind::Group;
     let interrupt = Interrupt::catch(&cancel, shares_terminal, followed)
         .map_err(Failure::cannot("catch signals"))?;
-    let kept = Kept::new(options.common.limit);
+    let kept = Kept::new(options.common.max_output);
     let mut command = command::build(&options, &cancel, &kept)?;
     let terminal = match options.pty {
         true => Some(TerminalRun::set_up(&mut command, &options, &cancel, stops, &kept)?),
@@ -170,7 +170,6 @@ pub(crate) fn code_of<T>(
         {
             exit_code::STOPPED
         }
-        Outcome::OutOfMemory(_) => exit_code::STOPPED,
         Outcome::Cancelled => interrupt.stop_code(),
         _ if lost_output(capture).is_some() => exit_code::OWN_FAILURE,
         // Also for a command that SIGPIPE killed because the reader of our stdout had gone: as without --tee.

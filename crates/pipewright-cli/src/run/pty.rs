@@ -21,7 +21,7 @@ use super::command::watched_terminal;
 use super::ending::Kept;
 use super::interrupt::{Interrupt, TerminalStops};
 use crate::Failure;
-use crate::args::{RecordFormat, RunOptions};
+use crate::args::{RecordFormat, RunOptions, ShowOutput};
 
 /// The interval between two looks at the job in the foreground, while it is another one. Nothing reports that.
 const FOREGROUND_INTERVAL: Duration = Duration::from_millis(200);
@@ -164,7 +164,7 @@ impl Recorder {
             RecordFormat::AsciicastV3 => CastFormat::AsciicastV3,
         };
         let cast = CastWriter::with_format(BufWriter::new(file), size, format).map_err(cannot)?;
-        let shows = !options.capture;
+        let shows = options.show_output == ShowOutput::Always;
         let cancel = cancel.clone();
         let mut recorder = Recorder { cast, shows, cancel, is_reader_gone: false, failed: None };
         // Each line is written whole and at once: a recording can be watched, and a kill leaves what was there.

@@ -130,7 +130,7 @@ fn each_line_of_output_gets_its_mark() {
     }
     assert_eq!(out(&output).lines().count(), 4);
     // Limits and codes are those of the command's own bytes.
-    let output = run_sh(&["--prefix", "[x] ", "--limit", "3"], "echo ab; exit 3");
+    let output = run_sh(&["--prefix", "[x] ", "--max-output", "3"], "echo ab; exit 3");
     assert_eq!((out(&output), output.status.code()), ("[x] ab\n", Some(3)));
     let output = run_sh(&["--prefix", "[x] ", "--timeout", "300ms"], "echo ab; exec sleep 60");
     assert_eq!((out(&output), output.status.code()), ("[x] ab\n", Some(124)));
@@ -218,9 +218,9 @@ fn output_for_a_closed_stdout_is_an_error() {
     assert!(err(&output).ends_with(BAD_DESCRIPTOR), "{}", err(&output));
     for command in [
         "run --tee -- echo hi",
-        "run --capture -- sh -c 'echo hi; exit 3'",
+        "run --show-output on-failure -- sh -c 'echo hi; exit 3'",
         "run --json -- true",
-        "pipe --limit 10 -- echo hi",
+        "pipe --max-output 10 -- echo hi",
         "batch --dry-run -- echo ::: hi",
         "handles",
         "doctor",
@@ -289,7 +289,7 @@ fn a_tree_that_needs_more_memory_is_reported_by_message_code_and_report() {
         return;
     }
     let done = run(&["--memory", "16M", "--swap", "0", "--json", "--", "sh", "-c", &hungry()]);
-    assert_eq!(done.status.code(), Some(124), "{}", err(&done));
+    assert_eq!(done.status.code(), Some(0), "its shell has lived on: {}", err(&done));
     assert!(err(&done).contains(" killed: over its memory limit of 16 MiB"), "{}", err(&done));
     let report: Value = serde_json::from_str(out(&done)).unwrap();
     assert_eq!(report["outcome"], "out_of_memory");
@@ -299,6 +299,10 @@ fn a_tree_that_needs_more_memory_is_reported_by_message_code_and_report() {
     assert_eq!(report["out_of_memory"]["limit"], "command");
     assert_eq!(report["out_of_memory"]["limit_bytes"], 16 << 20);
     assert!(report["out_of_memory"]["killed"].as_u64() >= Some(1));
+    // A line without an end.
+    let died = run(&["--memory", "16M", "--swap", "0", "--", "tail", "/dev/zero"]);
+    assert_eq!(died.status.code(), Some(137), "{}", err(&died));
+    assert!(err(&died).contains(" killed: over its memory limit of 16 MiB"), "{}", err(&died));
 }
 
 #[test]

@@ -53,20 +53,20 @@ fn misuse_is_125_and_one_line_and_nothing_is_measured() {
     let missing = dir.path().join("missing").join("file");
     let missing = missing.to_str().unwrap();
     for (args, stderr) in [
-        (&["pipes", "--blocks", "0"][..], "a block must have at least 1 byte"),
-        (&["pipes", "--blocks", "1G"], "at most 256 MiB"),
-        (&["pipes", "--blocks", "many"], "\"many\" is not a size"),
-        (&["pipes", "--series", "0"], "--series"),
+        (&["pipes", "--bs", "0"][..], "a block must have at least 1 byte"),
+        (&["pipes", "--bs", "1G"], "at most 256 MiB"),
+        (&["pipes", "--bs", "many"], "\"many\" is not a size"),
+        (&["pipes", "--runs", "0"], "--runs"),
         (&["pipes", "--preset", "nope"], "nope"),
         (&["pipes", "--only", "nope"], "there is no chart \"nope\""),
         (&["pipes", "--html", missing], "cannot write"),
         (&["pipes", "--compare", missing], "cannot compare with"),
         (&["pipes", "--compare", other], "its schema is pipewright.run/1"),
         (&["pipes", "--json", "--csv", "-"], "two reports would go to \"-\""),
-        (&["spawn", "--blocks", "1"], "--blocks"),
-        (&["disk", "--blocks", "0"], "a block must have at least 1 byte"),
+        (&["spawn", "--bs", "1"], "--bs"),
+        (&["disk", "--bs", "0"], "a block must have at least 1 byte"),
         (&["disk", "--depth", "0"], "--depth"),
-        (&["ipc", "--blocks", "1G"], "at most 256 MiB"),
+        (&["ipc", "--bs", "1G"], "at most 256 MiB"),
     ] {
         let output = bench(args);
         assert_eq!(output.status.code(), Some(125), "{args:?}: {}", err(&output));
@@ -97,7 +97,7 @@ fn the_time_limit_of_a_preset_is_printed_before_and_in_the_report() {
 
 #[test]
 fn with_given_series_there_is_no_time_limit() {
-    let args = ["bench", "spawn", "--only", "spawn", "--time", "1ms", "--series", "1", "--json"];
+    let args = ["bench", "spawn", "--only", "spawn", "--time", "1ms", "--runs", "1", "--json"];
     let output = pipewright(&args).output().unwrap();
     assert_eq!(err(&output), "");
     let report = json(&output);
@@ -109,7 +109,7 @@ fn every_pipe_variant_is_measured_and_loses_no_byte() {
     let topologies = "thread,threads,processes,library";
     let report = json(&bench(&[
         "pipes",
-        "--blocks",
+        "--bs",
         "1,1000,4k",
         "--topology",
         topologies,
@@ -117,7 +117,7 @@ fn every_pipe_variant_is_measured_and_loses_no_byte() {
         "pipe,fifo,socket",
         "--pin",
         "none",
-        "--series",
+        "--runs",
         "2",
         "--verify",
         "--json",
@@ -151,7 +151,7 @@ fn every_pipe_variant_is_measured_and_loses_no_byte() {
 
 #[test]
 fn the_quick_preset_measures_all_that_this_system_supports() {
-    let report = json(&bench(&["pipes", "--preset", "quick", "--series", "1", "--json"]));
+    let report = json(&bench(&["pipes", "--preset", "quick", "--runs", "1", "--json"]));
     assert_eq!((&report["preset"], &report["complete"]), (&"quick".into(), &true.into()));
     assert!(cfg!(windows) || report["machine"]["imitation"] == false, "{report}");
     let charts: Vec<&str> =
@@ -169,13 +169,13 @@ fn the_quick_preset_measures_all_that_this_system_supports() {
 fn a_count_is_kept_to() {
     let report = json(&bench(&[
         "pipes",
-        "--blocks",
+        "--bs",
         "16",
         "--topology",
         "threads,processes",
         "--pin",
         "none",
-        "--series",
+        "--runs",
         "3",
         "--count",
         "50",
@@ -191,7 +191,7 @@ fn a_count_is_kept_to() {
 fn one_report_in_every_shape_and_compared_with_itself() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let args = ["pipes", "--blocks", "64,4k", "--pin", "none", "--series", "3"];
+    let args = ["pipes", "--bs", "64,4k", "--pin", "none", "--runs", "3"];
     let names = ["json", "html", "svg", "csv", "markdown"];
     let mut all: Vec<String> = args.map(str::to_owned).to_vec();
     for name in names {
@@ -221,7 +221,7 @@ fn one_report_in_every_shape_and_compared_with_itself() {
     let report = json(&bench(&again));
     assert_eq!(report["comparison"]["compared"], 2);
     assert!(report["comparison"]["differences"].as_array().unwrap().is_empty());
-    let coloured = bench(&["pipes", "--blocks", "64", "--pin", "none", "--color", "always"]);
+    let coloured = bench(&["pipes", "--bs", "64", "--pin", "none", "--color", "always"]);
     assert!(out(&coloured).contains("\x1b["));
 }
 
@@ -230,7 +230,7 @@ fn spawn_and_capture_have_all_of_their_cases() {
     for (benchmark, only, least) in
         [("spawn", "spawn,spawn-options", 10), ("capture", "capture-lines", 4)]
     {
-        let report = json(&bench(&[benchmark, "--only", only, "--series", "1", "--json"]));
+        let report = json(&bench(&[benchmark, "--only", only, "--runs", "1", "--json"]));
         let cells = cells(&report);
         assert!(cells.len() >= least, "{report}");
         for cell in cells {
@@ -249,7 +249,7 @@ fn spawn_and_capture_have_all_of_their_cases() {
 
 #[test]
 fn messages_go_through_memory_and_through_a_socket() {
-    let output = bench(&["ipc", "--blocks", "100,64k", "--series", "2", "--json"]);
+    let output = bench(&["ipc", "--bs", "100,64k", "--runs", "2", "--json"]);
     if !cfg!(target_os = "linux") && output.status.code() == Some(125) {
         assert!(err(&output).contains("nothing was measured"), "{}", err(&output));
         pace::skipped(pace::Need::Linux, err(&output));
@@ -277,13 +277,13 @@ fn a_file_is_read_and_written_and_nothing_is_left_of_it() {
     let report = json(&bench(&[
         "disk",
         path,
-        "--blocks",
+        "--bs",
         "512,64k",
         "--depth",
         "1,4",
         "--file-size",
         "1M",
-        "--series",
+        "--runs",
         "2",
         "--json",
     ]));
@@ -311,7 +311,7 @@ fn a_file_is_read_and_written_and_nothing_is_left_of_it() {
 fn bench_disk_reports_that_it_cannot_create_its_file() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing");
-    let output = bench(&["disk", missing.to_str().unwrap(), "--series", "1"]);
+    let output = bench(&["disk", missing.to_str().unwrap(), "--runs", "1"]);
     assert_eq!(output.status.code(), Some(125));
     let stderr = err(&output);
     assert!(
@@ -340,9 +340,9 @@ fn a_signal_keeps_the_results_so_far() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("report.json");
     let args =
-        ["bench", "pipes", "--blocks", "64,4k", "--pin", "none", "--topology", "threads,processes"];
+        ["bench", "pipes", "--bs", "64,4k", "--pin", "none", "--topology", "threads,processes"];
     let mut command = pipewright(&args);
-    command.args(["--series", "1000", "--time", "20ms", "--quiet"]).arg("--json").arg(&path);
+    command.args(["--runs", "1000", "--time", "20ms", "--quiet"]).arg("--json").arg(&path);
     // Returns the part that exists. The file may be incomplete while it is written.
     let saved = || {
         let text = fs::read_to_string(&path).unwrap_or_default();

@@ -16,7 +16,7 @@ use crate::{err, out, pace, pipewright};
 fn bench_disk_reports_a_disk_without_room_for_its_file() {
     // A private mount, which disappears with the process.
     let script = "mount -t tmpfs -o size=1m pipewright /mnt || exit 77; \
-                  \"$0\" bench disk /mnt --series 1 --time 1ms --quiet; code=$?; ls -A /mnt; exit $code";
+                  \"$0\" bench disk /mnt --runs 1 --time 1ms --quiet; code=$?; ls -A /mnt; exit $code";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).arg(pipewright(&[]).get_program());
     let output = command.output().unwrap();
@@ -35,7 +35,7 @@ fn bench_disk_reports_a_disk_without_room_for_its_file() {
 
 #[test]
 fn a_full_disk_for_the_report_suppresses_no_output() {
-    let output = bench(&["pipes", "--blocks", "64", "--pin", "none", "--json", "/dev/full"]);
+    let output = bench(&["pipes", "--bs", "64", "--pin", "none", "--json", "/dev/full"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(err(&output).contains("cannot write \"/dev/full\": "), "{}", err(&output));
     assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
@@ -44,7 +44,7 @@ fn a_full_disk_for_the_report_suppresses_no_output() {
 
 #[test]
 fn a_full_stdout_is_an_error_and_a_closed_one_is_not() {
-    let args = ["bench", "pipes", "--blocks", "64", "--pin", "none", "--series", "1"];
+    let args = ["bench", "pipes", "--bs", "64", "--pin", "none", "--runs", "1"];
     for shape in [&[][..], &["--json"]] {
         let mut full = pipewright(&args);
         full.args(TINY).args(shape).stdout(fs::File::create("/dev/full").unwrap());
@@ -69,7 +69,7 @@ fn a_killed_bench_leaves_no_file_and_no_process() {
         let saved = dir.path().join("report.json");
         let name = format!("bench-killed-{}", args[0]);
         let mut command = pipewright(&["bench"]);
-        command.args(args).args(["--blocks", "4k", "--series", "1000", "--time", "5ms", "--quiet"]);
+        command.args(args).args(["--bs", "4k", "--runs", "1000", "--time", "5ms", "--quiet"]);
         command.arg("--json").arg(&saved).current_dir(&dir).env("TMPDIR", dir.path());
         command.env(MARK, mark(&name));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -130,7 +130,7 @@ fn refused(args: &[&str]) -> Option<Output> {
     below("python3", &["-c", REFUSE], args)
 }
 
-const PIPES: [&str; 5] = ["pipes", "--blocks", "4k", "--topology", "threads,processes"];
+const PIPES: [&str; 5] = ["pipes", "--bs", "4k", "--topology", "threads,processes"];
 
 #[track_caller]
 fn warning<'a>(report: &'a Value, kind: &str) -> &'a str {
@@ -189,7 +189,7 @@ fn a_refused_call_is_reported_and_bench_continues() {
         assert!(part.contains("cannot pin a thread to processor "), "{part}");
         assert!(part.contains("Operation not permitted"), "{part}");
     }
-    for benchmark in [&PIPES[..], &["ipc", "--blocks", "4k"]] {
+    for benchmark in [&PIPES[..], &["ipc", "--bs", "4k"]] {
         let output = refused(&[benchmark, &["--pin", "same"]].concat()).unwrap();
         is_refused(&output, "--pin same: cannot pin a thread to processor ");
     }
@@ -199,7 +199,8 @@ fn a_refused_call_is_reported_and_bench_continues() {
 fn nothing_is_wider_than_a_narrow_terminal() {
     let Some(mut shell) = Shell::start() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let script = "$PW bench pipes --blocks 64,4k --pin none --color never --time 40ms --series 5; echo code=$?";
+    let script =
+        "$PW bench pipes --bs 64,4k --pin none --color never --time 40ms --runs 5; echo code=$?";
     fs::write(dir.path().join("b"), script).unwrap();
     shell.types(&format!("cd {}; stty cols 40; echo rea''dy\n", dir.path().display()));
     shell.shows("ready");
@@ -229,14 +230,14 @@ fn ctrl_c_saves_the_results_and_leaves_nothing() {
     let Some(mut shell) = Shell::start() else { return };
     // Leaves out cells that take seconds, because the current one is finished first.
     let all = "all --only ipc-round-trip,disk-depth,spawn,capture-lines";
-    for args in ["disk . --blocks 4k", "ipc --blocks 4k", all] {
+    for args in ["disk . --bs 4k", "ipc --bs 4k", all] {
         let dir = tempfile::tempdir().unwrap();
         let name = format!("bench-ctrl-c-{}", args.len());
         let report = dir.path().join("report.json");
         let before = named_memory();
         shell.types(&format!("cd {}\n", dir.path().display()));
         shell.types(&format!(
-            "{MARK}={} TMPDIR=. $PW bench {args} --series 1000 --time 2ms --json report.json\n",
+            "{MARK}={} TMPDIR=. $PW bench {args} --runs 1000 --time 2ms --json report.json\n",
             mark(&name)
         ));
         // Printed from the second cell on.

@@ -107,7 +107,7 @@ fn bash_tells_options_from_the_command() {
     assert_eq!(offers(&["run", "--stop-signal", "TER"]), ["TERM"]);
     assert_eq!(offers(&["run", "--stop-signal", "=", "TER"]), ["TERM"]);
     assert_eq!(offers(&["run", "--contain", ""]), ["none", "group", "tree"]);
-    assert_eq!(offers(&["run", "--timeout", "1s", "--kill-g"]), ["--kill-grace"]);
+    assert_eq!(offers(&["run", "--timeout", "1s", "--kill-a"]), ["--kill-after"]);
     for words in [
         &["run", "--", "pw-samp"][..],
         &["run", "pw-samp"],
@@ -121,7 +121,7 @@ fn bash_tells_options_from_the_command() {
     }
     for words in [
         // An option of the command, a value, and files: the tool completes none of these.
-        &["run", "--", "ls", "--kill-g"][..],
+        &["run", "--", "ls", "--kill-a"][..],
         &["run", "--timeout", "pw-samp"],
         &["pipe", "--", "cat", "'>'", "pw-samp"],
         &["pipe", "--", "'<'", "pw-samp"],
@@ -129,7 +129,7 @@ fn bash_tells_options_from_the_command() {
     ] {
         let offered = offers(words);
         assert!(
-            !offered.contains(&PROGRAM.to_owned()) && !offered.contains(&"--kill-grace".to_owned()),
+            !offered.contains(&PROGRAM.to_owned()) && !offered.contains(&"--kill-after".to_owned()),
             "{words:?}"
         );
     }
@@ -170,7 +170,7 @@ fn fish_completes_signals_and_the_command_after_the_options() {
         lines.map(str::to_owned).collect()
     };
     assert_eq!(offers("pipewright run --stop-signal TER"), ["TERM"]);
-    assert_eq!(offers("pipewright run --timeout 1s --kill-g"), ["--kill-grace"]);
+    assert_eq!(offers("pipewright run --timeout 1s --kill-a"), ["--kill-after"]);
     for line in [
         "pipewright run -- pw-samp",
         "pipewright run --quiet --signal INT pw-samp",

@@ -14,8 +14,7 @@ fn the_output_is_a_summary_and_each_test_in_words() {
     let path = folder.path().join("data.bin");
     std::fs::write(&path, vec![1; 1 << 20]).unwrap();
     let name = path.display().to_string();
-    let output =
-        pipewright(&["disk", &name, "--requests", "30", "--block", "16k"]).output().unwrap();
+    let output = pipewright(&["disk", &name, "--requests", "30", "--bs", "16k"]).output().unwrap();
     assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
     let text = out(&output);
     let first = text.lines().next().unwrap();
@@ -25,7 +24,7 @@ fn the_output_is_a_summary_and_each_test_in_words() {
     assert!(text.contains("Operations completed "), "{text}");
     assert!(text.contains("SYNCHRONOUS, AS REQUESTED"), "{text}");
 
-    let only = ["disk", &name, "--requests", "30", "--block", "16k", "--sync", "--unbuffered"];
+    let only = ["disk", &name, "--requests", "30", "--bs", "16k", "--sync", "--direct"];
     let output = pipewright(&only).output().unwrap();
     assert_eq!(out(&output).matches("\nTest ").count(), 1, "{}", out(&output));
 }
@@ -34,9 +33,8 @@ fn the_output_is_a_summary_and_each_test_in_words() {
 fn the_json_has_every_documented_field() {
     let folder = folder();
     let name = folder.path().display().to_string();
-    let output = pipewright(&["disk", "--json", "--requests", "20", "--block", "16k", &name])
-        .output()
-        .unwrap();
+    let output =
+        pipewright(&["disk", "--json", "--requests", "20", "--bs", "16k", &name]).output().unwrap();
     assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
     assert_eq!(out(&output).lines().count(), 1);
     let report: Value = serde_json::from_str(out(&output)).unwrap();
@@ -111,7 +109,7 @@ fn the_page_is_self_contained() {
     let folder = folder();
     let page = folder.path().join("page.html").display().to_string();
     let name = folder.path().display().to_string();
-    let words = ["disk", &name, "--requests", "10", "--block", "4k", "--html", &page];
+    let words = ["disk", &name, "--requests", "10", "--bs", "4k", "--html", &page];
     let output = pipewright(&words).output().unwrap();
     assert_eq!((output.status.code(), err(&output)), (Some(0), ""));
     let text = std::fs::read_to_string(&page).unwrap();
@@ -191,8 +189,8 @@ fn limits_of_the_process_are_errors_on_one_line() {
     let program = env!("CARGO_BIN_EXE_pipewright");
     for (limit, words, ends) in [
         // The signal SIGXFSZ would kill it.
-        ("-f 100", "--requests 30 --block 64k", "too large (os error 27)\n"),
-        ("-v 120000", "--requests 30000 --block 4k", "or the block size\n"),
+        ("-f 100", "--requests 30 --bs 64k", "too large (os error 27)\n"),
+        ("-v 120000", "--requests 30000 --bs 4k", "or the block size\n"),
     ] {
         let script = format!("ulimit {limit}; exec \"$0\" disk {words} \"$1\"");
         let output = std::process::Command::new("sh")
@@ -213,7 +211,7 @@ fn a_reader_that_has_gone_is_no_failure_and_a_full_disk_is_one() {
     use std::process::Stdio;
     let folder = folder();
     let name = folder.path().display().to_string();
-    let words = ["disk", &name, "--requests", "5", "--block", "4k", "--sync"];
+    let words = ["disk", &name, "--requests", "5", "--bs", "4k", "--sync"];
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     drop(reader);
     let output = pipewright(&words).stdout(writer).output().unwrap();
@@ -233,7 +231,7 @@ fn a_reader_that_has_gone_is_no_failure_and_a_full_disk_is_one() {
 fn temporary_files_have_no_name_that_a_kill_could_leave() {
     let folder = folder();
     let name = folder.path().display().to_string();
-    let mut child = pipewright(&["disk", &name, "--requests", "20000", "--block", "4k"]);
+    let mut child = pipewright(&["disk", &name, "--requests", "20000", "--bs", "4k"]);
     let mut child = child.stdout(std::process::Stdio::null()).spawn().unwrap();
     let process = child.id();
     let send = |signal: &str| {

@@ -38,16 +38,19 @@ fn limits_and_idle_timeouts_watch_output_to_files() {
     let output = run_sh(&["--idle-timeout", &soon, "--stdout", file], "echo ho; sleep 60");
     assert_eq!(output.status.code(), Some(124));
     assert!(err(&output).contains(&format!("timed out: no output for {soon}")), "{}", err(&output));
-    let options = ["--limit", "999", "--stdout", file];
+    let options = ["--max-output", "999", "--stdout", file];
     let output = run_sh(&options, "while :; do echo hi; done");
     assert_eq!((output.status.code(), out(&output)), (Some(124), ""));
     assert_eq!(written().len(), 999);
-    let output = run_sh(&["--limit", "1000", "--append", "--stderr", file], "echo end >&2");
+    let output = run_sh(&["--max-output", "1000", "--append", "--stderr", file], "echo end >&2");
     assert!(output.status.success() && written().ends_with("hi\nend\n"), "{}", err(&output));
     // The output is in the file only.
-    let output = run_sh(&["--capture", "--limit", "1000", "--stdout", file], "echo in; exit 3");
+    let output = run_sh(
+        &["--show-output=on-failure", "--max-output", "1000", "--stdout", file],
+        "echo in; exit 3",
+    );
     assert_eq!((output.status.code(), out(&output), written()), (Some(3), "", "in\n".to_owned()));
-    let words = ["pipe", "--limit", "1000", "--", "yes", "|", "cat", ">", file];
+    let words = ["pipe", "--max-output", "1000", "--", "yes", "|", "cat", ">", file];
     assert_eq!(pipewright(&words).output().unwrap().status.code(), Some(124));
     assert_eq!(written().len(), 1000);
 }
@@ -58,9 +61,9 @@ fn an_idle_timeout_and_a_limit_stop_the_command() {
     assert_eq!((out(&output), output.status.code()), ("hi\n", Some(124)));
     let words = format!("pipewright: \"sh\" timed out: no output for {}\n", pace::option(200));
     assert_eq!(err(&output), words);
-    let output = run_sh(&["--limit", "10"], "while :; do echo lots of words; done");
+    let output = run_sh(&["--max-output", "10"], "while :; do echo lots of words; done");
     assert_eq!(output.status.code(), Some(124));
-    assert_eq!(err(&output), "pipewright: \"sh\" exceeded --limit (10 bytes)\n");
+    assert_eq!(err(&output), "pipewright: \"sh\" exceeded --max-output (10 bytes)\n");
 }
 
 #[test]
@@ -69,12 +72,12 @@ fn no_byte_beyond_a_limit_is_passed_on() {
     let path = dir.path().join("out");
     let file = path.to_str().unwrap();
     for words in [
-        &["run", "--limit", "10", "--", "yes"][..],
-        &["run", "--limit", "10", "--capture", "--", "yes"],
-        &["run", "--limit", "10", "--tail", "9", "--", "yes"],
-        &["run", "--limit", "10", "--stdout", file, "--", "yes"],
-        &["pipe", "--limit", "10", "--", "yes", "|", "cat"],
-        &["pipe", "--limit", "10", "--", "yes", "|", "cat", ">", file],
+        &["run", "--max-output", "10", "--", "yes"][..],
+        &["run", "--max-output", "10", "--show-output=on-failure", "--", "yes"],
+        &["run", "--max-output", "10", "--tail", "9", "--", "yes"],
+        &["run", "--max-output", "10", "--stdout", file, "--", "yes"],
+        &["pipe", "--max-output", "10", "--", "yes", "|", "cat"],
+        &["pipe", "--max-output", "10", "--", "yes", "|", "cat", ">", file],
     ] {
         let _ = fs::remove_file(&path);
         let output = pipewright(words).output().unwrap();
@@ -82,12 +85,12 @@ fn no_byte_beyond_a_limit_is_passed_on() {
         assert_eq!((all.as_slice(), output.status.code()), (&b"y\ny\ny\ny\ny\n"[..], Some(124)));
     }
     let batch =
-        pipewright(&["batch", "--limit", "10", "--progress", "none", "--", "yes", ":::", "a"])
+        pipewright(&["batch", "--max-output", "10", "--progress", "none", "--", "yes", ":::", "a"])
             .output()
             .unwrap();
     assert_eq!(out(&batch), "a\na\na\na\na\n");
     // Output that just fits is neither stopped nor called truncated.
-    let output = run_sh(&["--limit", "10", "--report", file], "printf 1234567890");
+    let output = run_sh(&["--max-output", "10", "--report", file], "printf 1234567890");
     assert_eq!((out(&output), output.status.code()), ("1234567890", Some(0)));
     let report = fs::read_to_string(&path).unwrap();
     assert!(report.contains("\"truncated\":false"), "{report}");
@@ -109,7 +112,7 @@ fn only_a_background_process_that_lives_on_is_reported_to_hold_the_output() {
     // In a tree it has been killed, and that is said.
     let words =
         "pipewright: \"sh\" exited; 1 background process was killed (--contain none keeps it)\n";
-    for option in ["--tee", "--capture"] {
+    for option in ["--tee", "--show-output=on-failure"] {
         let output = run_sh(&[option, "--report", "-"], "sleep 60 & exit 3");
         let is_contained = !out(&output).contains("\"containment\":\"group\"");
         if is_contained {
@@ -150,8 +153,8 @@ fn only_chosen_failures_are_retried() {
         ("timeout", &["--timeout", "50ms"], "sleep 60", 3),
         ("code", &["--timeout", "50ms"], "sleep 60", 1),
         ("timeout", &["--idle-timeout", "50ms"], "sleep 60", 3),
-        ("limit", &["--limit", "1"], "echo hi", 3),
-        ("code,timeout", &["--limit", "1"], "echo hi", 1),
+        ("limit", &["--max-output", "1"], "echo hi", 3),
+        ("code,timeout", &["--max-output", "1"], "echo hi", 1),
     ] {
         let options = [&["--retries", "2", "--retry-on", retry_on], options].concat();
         let (report, ..) = retried(&options, script);

@@ -101,7 +101,7 @@ fn timeouts_and_limits_stop_every_stage() {
     let silence = pace::option(200);
     let words = format!("pipewright: \"sh | cat\" timed out: no output for {silence}\n");
     assert_eq!(err(&output), words);
-    let output = pipe(&["--limit", "10", "--quiet"], &["yes", "|", "cat"]);
+    let output = pipe(&["--max-output", "10", "--quiet"], &["yes", "|", "cat"]);
     assert_eq!((err(&output), output.status.code()), ("", Some(124)));
 }
 

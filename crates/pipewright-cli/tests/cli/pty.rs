@@ -64,7 +64,7 @@ fn exit_codes_and_limits_are_those_without_a_terminal() {
     assert_eq!(run_sh(&["--pty"], "kill -9 $$").status.code(), Some(137));
     let output = run_sh(&["--pty", "--timeout", &pace::option(300)], "echo so far; sleep 60");
     assert_eq!((output.status.code(), out(&output)), (Some(124), "so far\r\n"));
-    let output = run_sh(&["--pty", "--limit", "10"], "seq 100000");
+    let output = run_sh(&["--pty", "--max-output", "10"], "seq 100000");
     assert_eq!(output.status.code(), Some(124));
     let output = pipewright(&["run", "--pty", "--", "no-such-program"]).output().unwrap();
     assert_eq!(output.status.code(), Some(127));
@@ -80,9 +80,9 @@ fn a_stdin_that_is_no_terminal_is_passed_on_unchanged() {
 
 #[test]
 fn the_output_can_be_captured_and_written_to_files() {
-    let output = run_sh(&["--pty", "--capture"], "test -t 1 && echo hidden");
+    let output = run_sh(&["--pty", "--show-output=on-failure"], "test -t 1 && echo hidden");
     assert_eq!((out(&output), output.status.code()), ("", Some(0)));
-    let output = run_sh(&["--pty", "--capture"], "test -t 1 && echo shown; exit 1");
+    let output = run_sh(&["--pty", "--show-output=on-failure"], "test -t 1 && echo shown; exit 1");
     assert_eq!((out(&output), output.status.code()), ("shown\r\n", Some(1)));
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name).display().to_string();

@@ -69,7 +69,10 @@ fn a_write_past_the_file_size_limit_is_an_error() {
     for (words, cannot) in [
         ("--report it -- true", "cannot write the report to \"it\""),
         ("--tee -- echo hi > it", "cannot write to stdout"),
-        ("--capture -- sh -c 'echo hi; exit 3' > it", "cannot print the captured output"),
+        (
+            "--show-output on-failure -- sh -c 'echo hi; exit 3' > it",
+            "cannot print the captured output",
+        ),
     ] {
         let output = run(words);
         assert_eq!(output.status.code(), Some(125), "{words}: {}", err(&output));
@@ -95,9 +98,9 @@ fn every_outcome_has_its_name() {
     assert_eq!(of(&[], "kill -9 $$"), ("signaled".into(), "SIGKILL".into()));
     assert_eq!(of(&["--timeout", "50ms"], "sleep 60"), ("timed_out".into(), "SIGTERM".into()));
     assert_eq!(of(&["--idle-timeout", "50ms"], "sleep 60").0, "idle_timed_out");
-    assert_eq!(of(&["--limit", "1"], "echo much; sleep 60").0, "limit_exceeded");
+    assert_eq!(of(&["--max-output", "1"], "echo much; sleep 60").0, "limit_exceeded");
     let ignores_term = "trap '' TERM; while :; do sleep 1; done";
-    let killed = of(&["--timeout", &pace::option(1000), "--kill-grace", "50ms"], ignores_term);
+    let killed = of(&["--timeout", &pace::option(1000), "--kill-after", "50ms"], ignores_term);
     assert_eq!(killed, ("timed_out".into(), "SIGKILL".into()));
 }
 
@@ -282,13 +285,13 @@ fn a_wrong_value_is_an_error_about_the_value() {
             ("--timeout", "-1s", duration),
             ("--timeout", "--quiet", duration),
             ("--idle-timeout", "-1", duration),
-            ("--kill-grace", "-5", duration),
+            ("--kill-after", "-5", duration),
             ("--retry-delay", "-1", duration),
             ("--retries", "abc", count),
             ("--retries", "-1", count),
             ("--retries", "1.5", count),
-            ("--limit", "-1", size),
-            ("--limit", "1 KiB", size),
+            ("--max-output", "-1", size),
+            ("--max-output", "1 KiB", size),
         ] {
             let output = pipewright(&[command, option, value, "--", "true"]).output().unwrap();
             let quoted = format!(": \"{value}\" {words}\n");
@@ -332,7 +335,7 @@ fn durations_and_sizes_are_read_as_people_write_them() {
         assert!(output.status.success() || is_over, "{text}: {}", err(&output));
     }
     for text in ["1KiB", "2.34e5", ".5k", "1kib"] {
-        let output = pipewright(&["run", "--limit", text, "--", "true"]).output().unwrap();
+        let output = pipewright(&["run", "--max-output", text, "--", "true"]).output().unwrap();
         assert_eq!((err(&output), output.status.code()), ("", Some(0)), "{text}");
     }
 }

@@ -21,7 +21,7 @@ fn exit_codes_are_those_of_timeout() {
     }
     assert_eq!(run_sh(&["--timeout", "100ms"], "sleep 60").status.code(), Some(124));
     let ignores_term = "trap '' TERM; while :; do sleep 1; done";
-    let output = run_sh(&["--timeout", &pace::option(100), "--kill-grace", "100ms"], ignores_term);
+    let output = run_sh(&["--timeout", &pace::option(100), "--kill-after", "100ms"], ignores_term);
     assert_eq!(output.status.code(), Some(124), "also when it had to be killed");
     for (command, code) in
         [("no-such-program", 127), ("/no/such", 127), ("/etc/passwd", 126), ("/etc", 126)]
@@ -94,11 +94,34 @@ fn an_error_is_one_line_and_is_printed_once() {
 }
 
 #[test]
+fn an_option_of_an_earlier_version_or_another_tool_names_ours() {
+    for (args, word) in [
+        ("run --kill-grace 1s -- true", "--kill-grace: write --kill-after"),
+        ("run -k 1s -- true", "-k: write --kill-after"),
+        ("run --capture -- true", "--capture: write --show-output on-failure"),
+        ("pipe --limit 1k -- true", "--limit: write --max-output"),
+        ("batch --tokens link=1 -- true", "--tokens: write --resource"),
+        ("batch --fail-fast -- true", "--fail-fast: write --halt soon,fail=1"),
+        ("batch --max-failures=3 -- true", "--max-failures: write --halt soon,fail=N"),
+        ("batch -N 2 -- true", "-N: write --nodes for nodes, -n for several values a job"),
+        ("batch --sshlogin a -- true", "--sshlogin: write --via 'ssh HOST'"),
+        ("disk --unbuffered .", "--unbuffered: write --direct"),
+        ("disk --block 4k .", "--block: write --bs"),
+        ("bench pipes --blocks 4k", "--blocks: write --bs"),
+        ("bench pipes --series 3", "--series: write --runs"),
+    ] {
+        let output = pipewright(&args.split(' ').collect::<Vec<_>>()).output().unwrap();
+        assert_eq!(err(&output), format!("pipewright: there is no option {word}\n"), "{args}");
+        assert_eq!(output.status.code(), Some(125), "{args}");
+    }
+}
+
+#[test]
 fn wrong_usage_is_125_and_names_the_remedy() {
     for (args, words) in [
         (&["run", "--timeout", "soon", "--", "true"][..], "write 200ms, 1.5s, 2m"),
         (&["run", "--timeout", "99999999999999999999d", "--", "true"], "is too long"),
-        (&["run", "--limit", "1X", "--", "true"], "write 4096, 64k"),
+        (&["run", "--max-output", "1X", "--", "true"], "write 4096, 64k"),
         (&["run", "--stop-signal", "NOPE", "--", "true"], "\"NOPE\" is not a signal: write TERM"),
         (&["run", "--signal", "NOPE", "--", "true"], "\"NOPE\" is not a signal: write TERM"),
         (
@@ -106,7 +129,7 @@ fn wrong_usage_is_125_and_names_the_remedy() {
             "'--timeuot' found; a similar argument exists: '--timeout'",
         ),
         (&["run", "--timeout"], "none was supplied; try --help"),
-        (&["disk", "--block", "0", "."], "must be at least 1 byte"),
+        (&["disk", "--bs", "0", "."], "must be at least 1 byte"),
         (
             &["run", "--env", "NOVALUE", "--", "true"],
             "invalid --env \"NOVALUE\": the variable is not set; expected K=V",
@@ -171,11 +194,11 @@ fn a_command_whose_reader_has_gone_ends_with_141() {
         "run -- yes",
         "run --tee -- yes",
         "run --tee -- seq 10000000",
-        "run --limit 1G -- yes",
+        "run --max-output 1G -- yes",
         "run --idle-timeout 1h -- yes",
         "pipe -- yes '|' cat",
         "pipe --tee -- yes '|' cat",
-        "pipe --limit 1G -- yes",
+        "pipe --max-output 1G -- yes",
     ] {
         let script = format!("{{ {own} {tool}; echo $? >&2; }} | head -n 1 | wc -l");
         let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
@@ -185,12 +208,12 @@ fn a_command_whose_reader_has_gone_ends_with_141() {
 
 #[test]
 fn capture_prints_output_only_after_a_failure() {
-    let output = run_sh(&["--capture"], "echo out; echo err >&2");
+    let output = run_sh(&["--show-output=on-failure"], "echo out; echo err >&2");
     assert_eq!((out(&output), err(&output)), ("", ""));
-    let output = run_sh(&["--capture"], "echo out; echo err >&2; exit 1");
+    let output = run_sh(&["--show-output=on-failure"], "echo out; echo err >&2; exit 1");
     assert_eq!((out(&output), err(&output)), ("out\n", "err\n"));
     // Bytes that are not text are printed unchanged.
-    let output = run_sh(&["--capture"], r"printf 'a\377\376b'; exit 1");
+    let output = run_sh(&["--show-output=on-failure"], r"printf 'a\377\376b'; exit 1");
     assert_eq!(output.stdout, b"a\xff\xfeb");
 }
 
@@ -200,7 +223,7 @@ fn capture_prints_output_only_after_a_failure() {
 fn captured_output_is_on_disk_beyond_what_memory_may_hold() {
     let own = env!("CARGO_BIN_EXE_pipewright");
     let command = "head -c 200000000 /dev/zero; printf '\\na\\nb\\n'; exit 3";
-    for (option, bytes) in [("--capture", "200000005"), ("--tail 2", "4")] {
+    for (option, bytes) in [("--show-output=on-failure", "200000005"), ("--tail 2", "4")] {
         let run = format!("ulimit -v 160000; {own} run {option} -- sh -c \"{command}\" | wc -c");
         let output = std::process::Command::new("sh").args(["-c", &run]).output().unwrap();
         assert_eq!((out(&output).trim(), err(&output)), (bytes, ""), "{option}");
@@ -209,7 +232,7 @@ fn captured_output_is_on_disk_beyond_what_memory_may_hold() {
 
 #[test]
 fn captured_output_is_that_of_the_last_attempt() {
-    let words = ["--capture", "--retries", "1", "--retry-delay", "0", "--quiet"];
+    let words = ["--show-output=on-failure", "--retries", "1", "--retry-delay", "0", "--quiet"];
     let output = run_sh(&words, "echo $$; exit 1");
     assert_eq!((out(&output).lines().count(), output.status.code()), (1, Some(1)));
 }
@@ -221,8 +244,9 @@ fn a_failed_write_of_captured_output_is_125_unless_the_reader_has_gone() {
     }
     let own = env!("CARGO_BIN_EXE_pipewright");
     let sh = |script: &str, redirect: &str| {
-        let script =
-            format!("{{ {own} run --capture -- sh -c '{script}'; echo $? >&3; }} {redirect}");
+        let script = format!(
+            "{{ {own} run --show-output on-failure -- sh -c '{script}'; echo $? >&3; }} {redirect}"
+        );
         let script = format!("exec 3>&1; {script}");
         std::process::Command::new("sh").args(["-c", &script]).output().unwrap()
     };
@@ -237,7 +261,7 @@ fn a_failed_write_of_captured_output_is_125_unless_the_reader_has_gone() {
     assert_eq!(out(&sh("echo hi >&2; exit 3", "2> /dev/full")), "125\n");
     // The reader ends before the tool starts.
     let script = format!(
-        "mkfifo f; exec 3>&1; (: < f) & exec 4> f; wait; {own} run --capture -- sh -c 'echo hi; exit 3' >&4"
+        "mkfifo f; exec 3>&1; (: < f) & exec 4> f; wait; {own} run --show-output on-failure -- sh -c 'echo hi; exit 3' >&4"
     );
     let dir = tempfile::tempdir().unwrap();
     let output =
@@ -358,7 +382,7 @@ fn inherit_null_and_a_dash_are_no_files() {
     for (name, shown) in
         [("inherit", ["out\n", "err\n"]), ("-", ["out\n", "err\n"]), ("null", ["", ""])]
     {
-        for more in [&[][..], &["--tee"], &["--limit", "100"], &["--append"]] {
+        for more in [&[][..], &["--tee"], &["--max-output", "100"], &["--append"]] {
             let streams = ["--stdout", name, "--stderr", name];
             let words = [&["run"], &streams[..], more, &["--", "sh", "-c", script]].concat();
             let output = place.tool(&words).output().unwrap();
@@ -380,7 +404,7 @@ fn one_file_for_both_streams_has_all_lines_in_order() {
     let script = "for i in 1 2 3; do echo out $i; echo err $i >&2; done";
     let all = "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n";
     for stderr in ["both", "./both", "link"] {
-        for more in [&[][..], &["--tee"], &["--limit", "100"], &["--append"]] {
+        for more in [&[][..], &["--tee"], &["--max-output", "100"], &["--append"]] {
             let place = Place::new();
             std::os::unix::fs::symlink("both", place.path("link")).unwrap();
             let streams = ["--stdout", "both", "--stderr", stderr];
@@ -392,7 +416,7 @@ fn one_file_for_both_streams_has_all_lines_in_order() {
     }
     // A device has nothing to overwrite, and its streams stay two.
     let place = Place::new();
-    let streams = ["--stdout", "/dev/null", "--stderr", "/dev/null", "--limit", "9", "--json"];
+    let streams = ["--stdout", "/dev/null", "--stderr", "/dev/null", "--max-output", "9", "--json"];
     let words = [&["run"], &streams[..], &["--", "sh", "-c", "echo hi"]].concat();
     let output = place.tool(&words).output().unwrap();
     assert!(out(&output).contains("\"stderr_bytes\":0"), "{}", out(&output));

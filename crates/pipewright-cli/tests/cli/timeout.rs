@@ -202,8 +202,18 @@ fn the_status_of_the_command_can_be_preserved_in_run_and_pipe() {
     for tool in ["run", "pipe"] {
         let words = [tool, "--quiet", "--preserve-status", "--timeout", ".1", "--", "sleep", "9"];
         assert_eq!(pipewright(&words).output().unwrap().status.code(), Some(143), "{tool}");
-        let words =
-            [tool, "--quiet", "--preserve-status", "--timeout", ".1", "-s", "INT", "-k", "1", "--"];
+        let words = [
+            tool,
+            "--quiet",
+            "--preserve-status",
+            "--timeout",
+            ".1",
+            "-s",
+            "INT",
+            "--kill-after",
+            "1",
+            "--",
+        ];
         let traps = ["sh", "-c", "trap 'exit 7' INT; while :; do sleep 0.01; done"];
         let output = pipewright(&[&words[..], &traps].concat()).output().unwrap();
         assert_eq!(output.status.code(), Some(7), "{tool}");

@@ -189,7 +189,7 @@ fn a_pipeline_is_contained() {
         "pipe",
         "--timeout",
         "300ms",
-        "--kill-grace",
+        "--kill-after",
         "50ms",
         "--",
         "sh",
@@ -282,7 +282,7 @@ fn the_command_gets_the_stop_signal_that_the_tool_got() {
 #[test]
 fn a_command_that_ignores_the_stop_signal_is_killed_after_the_grace() {
     // Long enough for a shell to report the signal on a busy machine.
-    let (mut child, mut lines) = listening(&["--quiet", "--kill-grace", "3s"], ":");
+    let (mut child, mut lines) = listening(&["--quiet", "--kill-after", "3s"], ":");
     send("TERM", child.id());
     assert_eq!(lines.next().unwrap().unwrap(), "TERM");
     assert_eq!(child.wait().unwrap().code(), Some(143));

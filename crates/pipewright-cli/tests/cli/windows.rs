@@ -67,11 +67,11 @@ fn limits_watch_output_to_files() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out");
     let file = path.to_str().unwrap();
-    let output = run_cmd(&["--limit", "1000", "--stdout", file], "echo hi");
+    let output = run_cmd(&["--max-output", "1000", "--stdout", file], "echo hi");
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert_eq!(std::fs::read_to_string(&path).unwrap().trim_end(), "hi");
     let output =
-        run_cmd(&["--limit", "100", "--stdout", file], "for /L %i in (1,1,100000) do echo hi");
+        run_cmd(&["--max-output", "100", "--stdout", file], "for /L %i in (1,1,100000) do echo hi");
     assert_eq!(output.status.code(), Some(124), "{}", err(&output));
     assert!(std::fs::metadata(&path).unwrap().len() >= 100);
 }

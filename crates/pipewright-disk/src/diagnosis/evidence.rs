@@ -61,7 +61,7 @@ impl Work {
 impl fmt::Display for Test {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let way = if self.asynchronous { "asynchronous" } else { "synchronous" };
-        let cache = if self.direct { "unbuffered" } else { "buffered" };
+        let cache = if self.direct { "direct" } else { "buffered" };
         let work = match self.work {
             Work::Read => "reads",
             Work::Overwrite => "overwrites",
@@ -139,7 +139,7 @@ impl Evidence {
     /// The number of writes blocked behind it depends on the load of the processors and varies between runs.
     /// The existence of such writes does not.
     pub(super) fn tick(&self) -> Option<Duration> {
-        let (test, ring) = (self.test, self.backend == BackendKind::Uring);
+        let (test, ring) = (self.test, self.backend == BackendKind::IoUring);
         // Writes that wait for space, for the cache or because they are split would wait in any case.
         let is_deferred = match test.work {
             Work::Overwrite | Work::Preallocated => !self.must_evict_cache() && !self.is_split(),

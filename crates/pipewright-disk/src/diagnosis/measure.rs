@@ -184,7 +184,7 @@ impl MeasuredRun<'_> {
         let Evidence { test, backend, .. } = self.evidence;
         let by_threads = self.evidence.count(Class::Worker) > 0;
         let is_asked = test.work == Work::Read && test.direct && by_threads;
-        if is_asked && backend == BackendKind::Uring {
+        if is_asked && backend == BackendKind::IoUring {
             let file = &self.test_file.file;
             let mut block = file.buffer(self.block_bytes.min(MAX_TRIED))?;
             self.evidence.nowait_reads = file.os().nowait_reads(&mut block, 0);
@@ -196,7 +196,7 @@ impl MeasuredRun<'_> {
     fn try_nowait_writes(&mut self) -> Result<(), Error> {
         let Evidence { test, backend, misaligned, .. } = self.evidence;
         let is_asked = test.work.is_write() && test.work != Work::Sync;
-        if !is_asked || backend != BackendKind::Uring || misaligned.is_some() {
+        if !is_asked || backend != BackendKind::IoUring || misaligned.is_some() {
             return Ok(());
         }
         let TestFile { file, is_existing_file, .. } = self.test_file;

@@ -357,6 +357,6 @@ mod tests {
         let only = DiagnoseOptions { direct: Some(true), synchronous: Some(false), ..options };
         let only = selected_tests(true, &only);
         assert_eq!(only.len(), 5);
-        assert_eq!(only[0].to_string(), "asynchronous, unbuffered reads");
+        assert_eq!(only[0].to_string(), "asynchronous, direct reads");
     }
 }

@@ -33,7 +33,7 @@ pub struct EngineOptions {
     /// [`BackendKind::Aio`] and [`BackendKind::Overlapped`] for those that the kernel's queue does not take. Default:
     /// `None`, the depth, but at most 32.
     pub threads: Option<usize>,
-    /// The maximum number of kernel threads of [`BackendKind::Uring`]. Default: `None`, 4 per processor.
+    /// The maximum number of kernel threads of [`BackendKind::IoUring`]. Default: `None`, 4 per processor.
     ///
     /// The kernel has one limit for all rings of a thread. So the smallest that a living engine of this thread wants is
     /// in force; after the last engine, the limit is what it was before the first.
@@ -74,7 +74,7 @@ pub enum BackendKind {
     #[default]
     Auto,
     /// Linux: io_uring.
-    Uring,
+    IoUring,
     /// Linux: `io_submit` for direct reads and writes, threads for everything else. Most containers that
     /// forbid io_uring allow it. On overlay filesystems it is asynchronous where io_uring is not.
     Aio,
@@ -89,14 +89,14 @@ pub enum BackendKind {
 impl BackendKind {
     /// The backends that `Auto` tries, best first.
     const PREFERENCE: [BackendKind; 4] =
-        [BackendKind::Uring, BackendKind::Aio, BackendKind::Overlapped, BackendKind::Threads];
+        [BackendKind::IoUring, BackendKind::Aio, BackendKind::Overlapped, BackendKind::Threads];
 
-    /// Returns a stable name for machines and command lines, such as `uring` or `threads`.
+    /// Returns a stable name for machines and command lines, such as `io_uring` or `threads`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             BackendKind::Auto => "auto",
-            BackendKind::Uring => "uring",
+            BackendKind::IoUring => "io_uring",
             BackendKind::Aio => "aio",
             BackendKind::Overlapped => "overlapped",
             BackendKind::Threads => "threads",
@@ -141,7 +141,7 @@ type Selected = (Box<dyn Backend>, BackendKind, Vec<UnavailableBackend>);
 pub(super) fn select(options: &EngineOptions, wakes: bool) -> Result<Selected> {
     let action = match options.backend {
         BackendKind::Auto => "create an engine",
-        BackendKind::Uring => "create an engine with backend uring",
+        BackendKind::IoUring => "create an engine with backend io_uring",
         BackendKind::Aio => "create an engine with backend aio",
         BackendKind::Overlapped => "create an engine with backend overlapped",
         BackendKind::Threads => "create an engine with backend threads",
@@ -175,7 +175,7 @@ fn make(
     let EngineOptions { depth, classes, times, .. } = *options;
     let threads = threads_of(options);
     Ok(match kind {
-        BackendKind::Uring => {
+        BackendKind::IoUring => {
             let wake = wakes.then(Wake::new).transpose().map_err(|_| UnavailableReason::Limit)?;
             let ring = RingOptions { depth, workers: options.kernel_workers };
             Box::new(UringBackend::new(ring, classes, times, wake.map(Arc::new))?)

@@ -112,7 +112,7 @@ fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
         Err(reason) => return skipped(need, format_args!("{name}: {case:?}: {reason}")),
     };
     let options = EngineOptions {
-        backend: BackendKind::Uring,
+        backend: BackendKind::IoUring,
         depth: OPERATIONS,
         classes: true,
         cached_first: false,
@@ -176,7 +176,7 @@ fn fuse(folder: &Path, below: &Path) -> Result<Mounted, Lack> {
 #[watched_test]
 fn a_lone_operation_is_a_plain_call_unless_classes_are_on() {
     let folder = folder();
-    let backend = BackendKind::Uring;
+    let backend = BackendKind::IoUring;
     let has_ring = super::engine(EngineOptions { backend, ..Default::default() }).is_some();
     if !has_ring || super::has_one_processor() {
         return;
@@ -217,7 +217,7 @@ fn a_lone_operation_is_a_plain_call_unless_classes_are_on() {
 fn the_class_agrees_with_the_kernels_own_tracepoint() {
     let folder = folder();
     if let Err(error) =
-        Engine::new(EngineOptions { backend: BackendKind::Uring, ..Default::default() })
+        Engine::new(EngineOptions { backend: BackendKind::IoUring, ..Default::default() })
     {
         return skipped(Need::IoUring, error);
     }

@@ -156,7 +156,7 @@ fn direct_reads_of_dirty_data_name_the_writeback_they_wait_for() {
     let report = diagnose(&path, &FEW).unwrap();
     let measured = report.measured(read).expect("it was made");
     let evidence = &measured.evidence;
-    let is_judged = report.backend == Some(BackendKind::Uring)
+    let is_judged = report.backend == Some(BackendKind::IoUring)
         && evidence.facts.nowait == Some(true)
         && evidence.facts.compressed != Some(true);
     if !is_judged || measured.verdict != Verdict::Workers {
@@ -250,7 +250,7 @@ fn a_refused_io_uring_is_the_first_finding() {
     let folder = folder();
     pipewright_tests::kernel::refuse(&[libc::SYS_io_uring_setup], libc::EPERM);
     let report = diagnose(folder.path(), &FEW).unwrap();
-    assert_eq!(report.unavailable_backends[0].backend, BackendKind::Uring);
+    assert_eq!(report.unavailable_backends[0].backend, BackendKind::IoUring);
     let read = Test { asynchronous: true, direct: true, work: Work::Read };
     let finding = &report.measured(read).unwrap().findings[0];
     assert_eq!(finding.reason, Reason::RingRefused(report.unavailable_backends[0].reason));

@@ -93,7 +93,7 @@ fn writes_without_room_for_metadata_are_reported() {
         ..DiagnoseOptions::default()
     };
     let report = diagnose(disk.path(), &options).unwrap();
-    if report.backend != Some(BackendKind::Uring) {
+    if report.backend != Some(BackendKind::IoUring) {
         return skipped(Need::IoUring, "there is no io_uring here");
     }
     for work in [Work::Overwrite, Work::Preallocated] {
@@ -125,7 +125,7 @@ fn on(disk: &Path, kind: &str) {
         ..DiagnoseOptions::default()
     };
     let report = diagnose(in_pieces(disk), &options).unwrap();
-    if report.backend != Some(BackendKind::Uring) {
+    if report.backend != Some(BackendKind::IoUring) {
         return skipped(Need::IoUring, "there is no io_uring here");
     }
     let of = |work| {

@@ -30,7 +30,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 const BACKENDS: [BackendKind; 5] = [
-    BackendKind::Uring,
+    BackendKind::IoUring,
     BackendKind::Aio,
     BackendKind::Overlapped,
     BackendKind::Threads,
@@ -62,7 +62,7 @@ fn engine(options: EngineOptions) -> Option<Engine> {
             let not_this_system = ErrorKind::NoBackend { reason: UnavailableReason::NotThisSystem };
             if *error.kind() != not_this_system {
                 let need = match options.backend {
-                    BackendKind::Uring => Need::IoUring,
+                    BackendKind::IoUring => Need::IoUring,
                     BackendKind::Aio => Need::Aio,
                     _ => Need::Windows,
                 };

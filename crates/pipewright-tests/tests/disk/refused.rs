@@ -56,18 +56,21 @@ fn with_filesystem_refusing(
     let (backend, steps) = everything_works();
     let reported: Vec<_> = steps.iter().map(|step| (step.backend, step.reason)).collect();
     if is_forced_off("io_uring") {
-        assert_eq!(reported[0], (BackendKind::Uring, UnavailableReason::LeftOut));
+        assert_eq!(reported[0], (BackendKind::IoUring, UnavailableReason::LeftOut));
     } else {
         assert_eq!(reported, expected);
-        let next = [BackendKind::Uring, BackendKind::Aio, BackendKind::Threads][expected.len()];
+        let next = [BackendKind::IoUring, BackendKind::Aio, BackendKind::Threads][expected.len()];
         assert_eq!(backend, next);
     }
     // A request for it by name returns the reason.
-    let asked = EngineOptions { backend: BackendKind::Uring, ..EngineOptions::default() };
+    let asked = EngineOptions { backend: BackendKind::IoUring, ..EngineOptions::default() };
     let error = Engine::new(asked).unwrap_err();
     let reason = reported[0].1;
     assert_eq!(error.kind(), &ErrorKind::NoBackend { reason });
-    assert_eq!(error.to_string(), format!("cannot create an engine with backend uring: {reason}"));
+    assert_eq!(
+        error.to_string(),
+        format!("cannot create an engine with backend io_uring: {reason}")
+    );
 }
 
 #[isolated_test]
@@ -75,7 +78,7 @@ fn everything_works_without_io_uring() {
     with_filesystem_refusing(
         &[libc::SYS_io_uring_setup],
         libc::EPERM,
-        &[(BackendKind::Uring, UnavailableReason::Seccomp)],
+        &[(BackendKind::IoUring, UnavailableReason::Seccomp)],
     );
 }
 
@@ -84,7 +87,7 @@ fn a_seccomp_filter_with_enosys_is_distinct_from_an_old_kernel() {
     with_filesystem_refusing(
         &[libc::SYS_io_uring_setup],
         libc::ENOSYS,
-        &[(BackendKind::Uring, UnavailableReason::Seccomp)],
+        &[(BackendKind::IoUring, UnavailableReason::Seccomp)],
     );
 }
 
@@ -93,7 +96,7 @@ fn a_ring_without_io_uring_enter_is_not_used() {
     with_filesystem_refusing(
         &[libc::SYS_io_uring_enter],
         libc::EPERM,
-        &[(BackendKind::Uring, UnavailableReason::Seccomp)],
+        &[(BackendKind::IoUring, UnavailableReason::Seccomp)],
     );
 }
 
@@ -102,7 +105,7 @@ fn a_ring_without_io_uring_register_is_not_used() {
     with_filesystem_refusing(
         &[libc::SYS_io_uring_register],
         libc::EACCES,
-        &[(BackendKind::Uring, UnavailableReason::Seccomp)],
+        &[(BackendKind::IoUring, UnavailableReason::Seccomp)],
     );
 }
 
@@ -113,7 +116,7 @@ fn everything_works_without_newer_calls() {
         &[libc::SYS_io_uring_setup, libc::SYS_io_setup, libc::SYS_preadv2, libc::SYS_statx],
         libc::ENOSYS,
         &[
-            (BackendKind::Uring, UnavailableReason::Seccomp),
+            (BackendKind::IoUring, UnavailableReason::Seccomp),
             (BackendKind::Aio, UnavailableReason::Seccomp),
         ],
     );
@@ -126,7 +129,7 @@ fn everything_works_without_locked_memory() {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const none) }, 0);
     let (backend, steps) = everything_works();
     // Linux 5.12 and later, and root, need no locked memory.
-    if backend != BackendKind::Uring && !is_forced_off("io_uring") {
+    if backend != BackendKind::IoUring && !is_forced_off("io_uring") {
         assert_eq!(steps[0].reason, UnavailableReason::MemlockLimit { limit_bytes: 0 });
     }
 }
@@ -158,7 +161,7 @@ fn without_threads_the_caller_does_the_work() {
 #[isolated_test]
 fn a_ring_that_stops_working_returns_an_error() {
     let options = EngineOptions {
-        backend: BackendKind::Uring,
+        backend: BackendKind::IoUring,
         cached_first: false,
         ..EngineOptions::default()
     };
@@ -188,7 +191,7 @@ fn a_ring_that_stops_working_returns_an_error() {
 fn requests_that_the_kernel_has_no_thread_for_are_performed_all_the_same() {
     let folder = folder();
     let options = |classes| EngineOptions {
-        backend: BackendKind::Uring,
+        backend: BackendKind::IoUring,
         cached_first: false,
         classes,
         ..EngineOptions::default()
@@ -239,7 +242,7 @@ fn a_sync_interrupted_by_the_system_is_not_repeated() {
 fn a_full_completion_ring_is_a_reason_to_wait() {
     const INSIDE: &str = "PIPEWRIGHT_DISK_REFUSED_CASE";
     let options = EngineOptions {
-        backend: BackendKind::Uring,
+        backend: BackendKind::IoUring,
         cached_first: false,
         ..EngineOptions::default()
     };

@@ -106,7 +106,7 @@ fn a_job_that_was_to_run_again_and_did_not_keeps_its_end() {
     let jobs = || vec![job("a", "x", 1), job("b", "y", 1)];
     run(Batch::new(), &log, Some(jobs()));
     // The first one fails again, and the second one is not started.
-    let batch = Batch::new().retry_failed(true).max_failures(1, false);
+    let batch = Batch::new().retry_failed(true).halt("soon,fail=1".parse().unwrap());
     let (ran, states) = run(batch, &log, Some(jobs()));
     assert_eq!((ran, &states[1]), (vec!["x".to_owned()], &said(JobOutcome::NotRun)));
     assert_eq!(logged(&log)["exit y 1"].2, "failed");

@@ -60,7 +60,7 @@ proptest! {
         let count = jobs.len() as u64;
         let mut batch = Batch::new().jobs(slots).retry_delay(Duration::ZERO, Duration::ZERO);
         if let EarlyEnd::Failures(count) = early {
-            batch = batch.max_failures(count, true);
+            batch = batch.halt(format!("now,fail={count}").parse().unwrap());
         }
         let mut run = batch.start_on(Fake::new(), jobs).unwrap();
         let control = run.control();

@@ -41,7 +41,7 @@ pub(super) fn batch(random: &mut Random) -> Batch {
         config: Config {
             limits,
             retry: retry(random),
-            failures: failures(random),
+            halt: failures(random),
             total: random.percent(30).then_some(ran_here),
             max_lost: random.below(4) as u32,
             capacity: has_nodes.then_some(0),
@@ -83,13 +83,14 @@ fn retry(random: &mut Random) -> RetryPolicy {
     }
 }
 
-fn failures(random: &mut Random) -> FailurePolicy {
-    FailurePolicy {
+fn failures(random: &mut Random) -> HaltPolicy {
+    HaltPolicy {
         limit: match random.below(10) {
-            0 => FailureLimit::Count(NonZeroU64::MIN),
-            1 => FailureLimit::Count(NonZeroU64::new(3).unwrap()),
-            2 => FailureLimit::Percent(10 + random.below(60) as u8),
-            _ => FailureLimit::Never,
+            0 => HaltLimit::Failures(NonZeroU64::MIN),
+            1 => HaltLimit::Failures(NonZeroU64::new(3).unwrap()),
+            2 => HaltLimit::FailedPercent(10 + random.below(60) as u8),
+            3 => HaltLimit::Successes(NonZeroU64::new(1 + random.below(9) as u64).unwrap()),
+            _ => HaltLimit::Never,
         },
         then: *random.pick(&[OnLimit::Drain, OnLimit::Stop]),
     }

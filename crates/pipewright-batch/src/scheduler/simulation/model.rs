@@ -246,13 +246,18 @@ impl<'a> Model<'a> {
         } else {
             self.batch.config.total.map(|total| total as usize)
         };
-        match (self.batch.config.failures.limit, total) {
-            (FailureLimit::Never, _) => false,
-            (FailureLimit::Count(count), _) => failures as u64 >= count.get(),
-            (FailureLimit::Percent(percent), Some(total)) => {
+        match (self.batch.config.halt.limit, total) {
+            (HaltLimit::Never, _) => false,
+            (HaltLimit::Successes(count), _) => {
+                let successes =
+                    jobs().filter_map(outcome).filter(|it| *it == JobOutcome::Succeeded);
+                successes.count() as u64 >= count.get()
+            }
+            (HaltLimit::Failures(count), _) => failures as u64 >= count.get(),
+            (HaltLimit::FailedPercent(percent), Some(total)) => {
                 failures > 0 && failures * 100 >= total * usize::from(percent)
             }
-            (FailureLimit::Percent(percent), None) => {
+            (HaltLimit::FailedPercent(percent), None) => {
                 failures >= 3 && failures * 100 >= read * usize::from(percent)
             }
         }
@@ -262,7 +267,7 @@ impl<'a> Model<'a> {
     pub(super) fn apply_limit(&mut self) {
         if !self.halted && self.is_limit_reached() {
             self.halted = true;
-            self.stopping = self.batch.config.failures.then == OnLimit::Stop;
+            self.stopping = self.batch.config.halt.then == OnLimit::Stop;
         }
     }
 }

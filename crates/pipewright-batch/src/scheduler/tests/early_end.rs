@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use super::*;
 use crate::vocabulary::Failure;
 
-fn limited(slots: u32, limit: FailureLimit, then: OnLimit) -> Told {
-    Told::with(slots, |config| config.failures = FailurePolicy { limit, then })
+fn limited(slots: u32, limit: HaltLimit, then: OnLimit) -> Told {
+    Told::with(slots, |config| config.halt = HaltPolicy { limit, then })
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_job_that_was_shed_before_the_end_is_stopped() {
 #[test]
 fn fail_fast_drains_or_stops() {
     for (then, stops) in [(OnLimit::Drain, vec![]), (OnLimit::Stop, vec![stop(1)])] {
-        let mut told = limited(2, FailureLimit::Count(NonZeroU64::MIN), then);
+        let mut told = limited(2, HaltLimit::Failures(NonZeroU64::MIN), then);
         told.add_started(1, job());
         told.add_started(2, Spec { retries: 1, ..job() });
         told.add_waiting(3, job());
@@ -86,7 +86,7 @@ fn fail_fast_drains_or_stops() {
 
 #[test]
 fn a_number_of_failures_is_counted_without_skipped_jobs_and_earlier_runs() {
-    let mut told = limited(1, FailureLimit::Count(NonZeroU64::new(2).unwrap()), OnLimit::Drain);
+    let mut told = limited(1, HaltLimit::Failures(NonZeroU64::new(2).unwrap()), OnLimit::Drain);
     told.add(1, Spec { past: Some(failed(Failure::ExitCode)), ..job() });
     told.add(2, Spec { past: Some(UNKNOWN), ..job() });
     told.add_started(3, named("three"));
@@ -100,7 +100,7 @@ fn a_number_of_failures_is_counted_without_skipped_jobs_and_earlier_runs() {
 
 #[test]
 fn a_percentage_of_an_unknown_number_needs_three_failures() {
-    let mut told = limited(1, FailureLimit::Percent(50), OnLimit::Drain);
+    let mut told = limited(1, HaltLimit::FailedPercent(50), OnLimit::Drain);
     for (number, result) in (1..).zip([FAILED, FAILED, Ok(()), Ok(()), Ok(()), FAILED]) {
         assert_eq!(told.0.halted(), None);
         told.add_started(number, job());
@@ -112,7 +112,7 @@ fn a_percentage_of_an_unknown_number_needs_three_failures() {
 #[test]
 fn a_percentage_of_a_known_number_counts_from_the_first_failure() {
     let mut told = Told::with(1, |config| {
-        config.failures.limit = FailureLimit::Percent(10);
+        config.halt.limit = HaltLimit::FailedPercent(10);
         config.total = Some(20);
     });
     for number in 1..=2 {
@@ -121,7 +121,7 @@ fn a_percentage_of_a_known_number_counts_from_the_first_failure() {
         told.end(number, FAILED);
     }
     assert_eq!(told.0.halted(), Some(HaltCause::Failures), "2 of 20");
-    let mut told = limited(1, FailureLimit::Percent(50), OnLimit::Drain);
+    let mut told = limited(1, HaltLimit::FailedPercent(50), OnLimit::Drain);
     told.add_started(1, job());
     told.end(1, FAILED);
     told.add_started(2, job());
@@ -131,8 +131,26 @@ fn a_percentage_of_a_known_number_counts_from_the_first_failure() {
 }
 
 #[test]
+fn enough_successes_end_a_batch() {
+    for (then, stops) in [(OnLimit::Drain, vec![]), (OnLimit::Stop, vec![stop(4)])] {
+        let mut told = limited(2, HaltLimit::Successes(NonZeroU64::new(2).unwrap()), then);
+        told.add(1, Spec { past: Some(SUCCEEDED), ..job() });
+        told.add_started(2, job());
+        told.add_started(3, job());
+        told.end(2, Ok(()));
+        told.add_started(4, job());
+        told.add_waiting(5, job());
+        assert_eq!(told.0.halted(), None, "an earlier run does not count");
+        let decisions = told.end(3, Ok(()));
+        assert_eq!(settled(&decisions), [(3, SUCCEEDED), (5, NOT_RUN)]);
+        assert_eq!(decisions[2..], stops);
+        assert_eq!(told.0.halted(), Some(HaltCause::Successes));
+    }
+}
+
+#[test]
 fn a_batch_without_failures_never_reaches_a_limit() {
-    let mut told = limited(1, FailureLimit::Percent(0), OnLimit::Stop);
+    let mut told = limited(1, HaltLimit::FailedPercent(0), OnLimit::Stop);
     told.tell(Event::InputEnded);
     assert!(told.0.is_finished());
     assert_eq!(told.0.halted(), None);

@@ -81,7 +81,7 @@ fn config(slots: u32) -> Config {
             max_delay: Duration::from_secs(60),
             jitter_percent: 0,
         },
-        failures: FailurePolicy { limit: FailureLimit::Never, then: OnLimit::Drain },
+        halt: HaltPolicy { limit: HaltLimit::Never, then: OnLimit::Drain },
         total: None,
         max_lost: 1,
         capacity: None,

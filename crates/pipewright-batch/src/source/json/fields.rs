@@ -19,7 +19,7 @@ pub(in crate::source) const FIELDS: [&str; 14] = [
     "after",
     "cpus",
     "mem",
-    "tokens",
+    "resources",
     "timeout",
     "retries",
     "once",
@@ -89,7 +89,7 @@ fn set(job: Job, field: Field<'_>) -> Result<Job, InputErrorKind> {
             let job = job.mem_bytes(bytes);
             most.into_iter().fold(job, Job::most_mem_bytes)
         }
-        "tokens" => {
+        "resources" => {
             let tokens = field.fields("an object of integers", |count| count.count(1))?;
             tokens.into_iter().fold(job, |job, (name, count)| job.tokens(name, count))
         }

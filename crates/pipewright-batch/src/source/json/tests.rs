@@ -25,7 +25,7 @@ fn problem(line: &str) -> String {
 #[test]
 fn every_field_is_read() {
     let line = r#"{"id":"n","argv":["a","b c",""],"cwd":"/d","env":{"A":"1","B":null},"stdin":"in\u0000",
-        "after":["x","y"],"cpus":2,"mem":"2G","tokens":{"link":2},"timeout":1.5,"retries":0,"once":true}"#;
+        "after":["x","y"],"cpus":2,"mem":"2G","resources":{"link":2},"timeout":1.5,"retries":0,"once":true}"#;
     let expected = Job::new("a")
         .args(["b c", ""])
         .name("n")
@@ -129,7 +129,7 @@ fn an_unknown_field_is_refused_with_the_known_ones() {
     assert_eq!(
         problem(r#"{"shell":"a","Shell":"b"}"#),
         "unknown field \"Shell\"; the fields are argv, shell, id, cwd, env, stdin, stdin_file, after, cpus, \
-         mem, tokens, timeout, retries, once"
+         mem, resources, timeout, retries, once"
     );
 }
 
@@ -184,8 +184,8 @@ fn a_wrong_type_is_refused_with_the_expected_one() {
         (r#""shell":"a","mem":"2 G""#, "mem", SIZE, "\"2 G\""),
         (r#""shell":"a","mem":"2G..1G""#, "mem", RANGE, "\"2G..1G\""),
         (r#""shell":"a","mem":"2G..""#, "mem", RANGE, "\"2G..\""),
-        (r#""shell":"a","tokens":["link=2"]"#, "tokens", "an object of integers", "an array"),
-        (r#""shell":"a","tokens":{"link":0}"#, "tokens.link", "an integer from 1", "0"),
+        (r#""shell":"a","resources":["link=2"]"#, "resources", "an object of integers", "an array"),
+        (r#""shell":"a","resources":{"link":0}"#, "resources.link", "an integer from 1", "0"),
         (r#""shell":"a","timeout":-1"#, "timeout", TIME, "-1"),
         (r#""shell":"a","timeout":"soon""#, "timeout", TIME, "\"soon\""),
         (r#""shell":"a","timeout":1e300"#, "timeout", TIME, "1e300"),

@@ -92,7 +92,7 @@ fn a_bad_file_is_refused_with_its_line_and_nothing_is_started() {
         (format!(r#"{{{touch},"cpus":100000}}"#), &["line 2", "100000 CPUs"]),
         (format!(r#"{{{touch},"cpus":-1}}"#), &["line 2", "\"cpus\""]),
         (format!(r#"{{{touch},"mem":"lots"}}"#), &["line 2", "\"mem\"", "\"lots\""]),
-        (format!(r#"{{{touch},"tokens":{{"link":1}}}}"#), &["line 2", "\"link\""]),
+        (format!(r#"{{{touch},"resources":{{"link":1}}}}"#), &["line 2", "\"link\""]),
         (format!(r#"{{{touch},"shell":"x"}}"#), &["line 2", "both"]),
         (r#"{"argv":[]}"#.to_owned(), &["line 2"]),
         ("not json".to_owned(), &["line 2", "JSON"]),
@@ -254,7 +254,7 @@ fn the_summary_counts_every_job() {
     assert!(err(&output).contains("1 ok, 1 failed, 1 skipped, 0 unknown"), "{}", err(&output));
     let fast = place.batch(&[
         "-j1",
-        "--fail-fast",
+        "--halt=soon,fail=1",
         "--",
         "sh",
         "-c",

@@ -131,7 +131,7 @@ fn tokens_of_a_killed_make_come_back() {
     // More than the slots: the first make holds all tokens until it is killed.
     logged_jobs.makefile("first", "touch started; sleep 1000");
     logged_jobs.makefile("second", &logged(3));
-    let script = "$PW batch --jobserver share -j3 --tokens one=1 --jsonl --from jobs --timeout 2";
+    let script = "$PW batch --jobserver share -j3 --resource one=1 --jsonl --from jobs --timeout 2";
     logged_jobs.0.write(
         "jobs",
         "{\"argv\":[\"make\",\"-f\",\"first\"],\"tokens\":{\"one\":1},\"timeout\":\"500ms\"}\n\

@@ -27,7 +27,7 @@ fn failed_jobs_run_again_only_if_asked() {
 fn what_a_halted_batch_did_not_run_runs_when_it_is_resumed() {
     let place = Place::new();
     place.write("fail-a", "");
-    let halted = note(&place, &["-j1", "--fail-fast"], &["a", "b", "c"]);
+    let halted = note(&place, &["-j1", "--halt=soon,fail=1"], &["a", "b", "c"]);
     assert_eq!((halted.status.code(), place.read("ran")), (Some(123), "a\n".to_owned()));
     assert_eq!(note(&place, &["--resume"], &["a", "b", "c"]).status.code(), Some(123));
     assert_eq!(place.lines("ran"), ["a", "b", "c"]);

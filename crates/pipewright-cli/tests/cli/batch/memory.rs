@@ -173,7 +173,7 @@ fn output_beyond_the_cap_takes_neither_memory_nor_room_on_a_disk() {
     let _watchdog = Watchdog::start(300);
     let place = Place::new();
     let options =
-        ["--max-output", "1000", "--output-dir", "all", "--", "sh", "-c", WRITE, ":::", "1"];
+        ["--keep-output", "1000", "--output-dir", "all", "--", "sh", "-c", WRITE, ":::", "1"];
     let mut tool = place.tool(&[&["batch", "--quiet"][..], &options].concat());
     tool.stdout(Stdio::piped()).stderr(Stdio::null()).env("TMPDIR", place.path("no-such-folder"));
     let mut tool = tool.spawn().unwrap();

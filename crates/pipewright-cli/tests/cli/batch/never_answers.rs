@@ -305,7 +305,7 @@ fn two_signals_end_a_batch_whose_supervisor_is_stopped() {
     let _watchdog = Watchdog::start(60);
     let place = Place::new();
     let stop = "trap '' TERM; echo > began; kill -STOP $PPID; sleep 600; sleep 600";
-    let grace = ["batch", "--quiet", "--kill-grace", "600", "--", "sh", "-c", stop, ":::", "a"];
+    let grace = ["batch", "--quiet", "--kill-after", "600", "--", "sh", "-c", stop, ":::", "a"];
     let tool = quietly(&mut place.tool(&grace));
     until("the job has begun", || !place.read("began").is_empty());
     let text = end_by_two_signals(tool);
@@ -319,7 +319,7 @@ fn two_signals_end_a_batch_whose_node_is_stopped() {
     let script = r#"echo $$ > worker; exec "$@""#;
     let tool = env!("CARGO_BIN_EXE_pipewright");
     let words =
-        ["batch", "--progress", "none", "--kill-grace", "600", "--worker-path", tool, "--via"];
+        ["batch", "--progress", "none", "--kill-after", "600", "--worker-path", tool, "--via"];
     let mut command = place.tool(&words);
     command.arg(format!("sh -c '{script}' sh"));
     command.args([
@@ -453,7 +453,7 @@ fn a_job_that_cannot_be_ended_does_not_run_beside_its_next_attempt() {
     let _watchdog = Watchdog::start(120);
     let end = End(&place);
     let script = format!("{BECOME} sh -c '{JOB}'");
-    let limits = ["--timeout", &pace::option(1000), "--kill-grace", "0", "--retries", "1"];
+    let limits = ["--timeout", &pace::option(1000), "--kill-after", "0", "--retries", "1"];
     let delay = ["--retry-delay", "0", "--", "sh", "-c", &script, ":::", "x"];
     let mut tool = batch(&place, &[&limits[..], &delay[..]].concat());
     let messages = fs::File::create(place.path("messages")).unwrap();

@@ -65,7 +65,7 @@ fn output_beyond_the_cap_is_left_out_and_does_not_stop_the_job() {
     let place = Place::new();
     let script = "seq 100000; seq 100000 >&2; touch ended";
     let output =
-        place.batch(&["--quiet", "--max-output", "10", "--", "sh", "-c", script, ":::", "1"]);
+        place.batch(&["--quiet", "--keep-output", "10", "--", "sh", "-c", script, ":::", "1"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert_eq!((out(&output), err(&output)), ("1\n2\n3\n4\n5\n", "1\n2\n3\n4\n5\n"));
     assert!(place.path("ended").exists());

@@ -284,7 +284,7 @@ struct Batch {
 
 impl Batch {
     fn of(random: &mut Random) -> Batch {
-        let mut options = vec!["--jsonl", "--from", "jobs", "--keep-order", "--limit", "100k"];
+        let mut options = vec!["--jsonl", "--from", "jobs", "--keep-order", "--max-output", "100k"];
         if random.one_in(3) {
             options.push("--tag");
         }

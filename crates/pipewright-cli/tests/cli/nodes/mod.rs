@@ -101,7 +101,7 @@ fn check_ends(place: &Place, batch_on: impl FnOnce(&[&str]) -> Command) {
 {"argv": ["cat"], "stdin": "text"}
 "#,
     );
-    let args = ["--jsonl", "--from", "jobs", "--limit", "100k", "--no-output", "--log"];
+    let args = ["--jsonl", "--from", "jobs", "--max-output", "100k", "--no-output", "--log"];
     let here = place.batch(&[&args[..], &["here.db"]].concat());
     let there = batch_on(&[&args[..], &["there.db"]].concat()).output().unwrap();
     assert_eq!(
@@ -427,7 +427,7 @@ fn nodes_keep_the_first_bytes_and_report_the_last_lines() {
     let _watchdog = Watchdog::start(120);
     let place = Place::new();
     let script = "seq 100; echo the reason of {} >&2; exit 3";
-    let options = ["--log", "run.db", "--max-output", "10"];
+    let options = ["--log", "run.db", "--keep-output", "10"];
     let args = [&ON_NODES[..], &options, &["--", "sh", "-c", script, ":::", "1"]].concat();
     let output = batch_on(&place, &nodes(1), &args).output().unwrap();
     assert_eq!(output.status.code(), Some(123), "{}", err(&output));

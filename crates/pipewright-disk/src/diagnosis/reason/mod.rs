@@ -159,7 +159,7 @@ pub fn reasons(evidence: &Evidence) -> Vec<Finding> {
     if let Some(unavailable) = evidence
         .unavailable_backends
         .iter()
-        .find(|unavailable| unavailable.backend == BackendKind::Uring)
+        .find(|unavailable| unavailable.backend == BackendKind::IoUring)
     {
         found.push(Reason::RingRefused(unavailable.reason));
     }

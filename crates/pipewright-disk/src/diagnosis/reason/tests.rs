@@ -37,7 +37,7 @@ fn evidence(direct: bool, work: Work, counts: &[(Class, usize)]) -> Evidence {
         nowait_reads: None,
         nowait_writes: Some(if direct { NowaitWrites::Taken } else { NowaitWrites::Refused }),
         submit_time: Duration::from_millis(8),
-        backend: BackendKind::Uring,
+        backend: BackendKind::IoUring,
         unavailable_backends: Vec::new(),
         unjudged: None,
         misaligned: None,
@@ -315,7 +315,7 @@ fn few_sleeping_calls_do_not_explain_workers() {
     check(&mixed(100), &both);
     let mut refused = mixed(300);
     refused.unavailable_backends = vec![UnavailableBackend {
-        backend: BackendKind::Uring,
+        backend: BackendKind::IoUring,
         reason: UnavailableReason::Seccomp,
     }];
     let found: Vec<_> = reasons(&refused).iter().map(|it| it.reason).collect();
@@ -360,7 +360,7 @@ fn io_uring_unavailable() {
     let mut refused = evidence(true, Work::Read, WORKERS);
     refused.backend = BackendKind::Threads;
     refused.unavailable_backends = vec![UnavailableBackend {
-        backend: BackendKind::Uring,
+        backend: BackendKind::IoUring,
         reason: UnavailableReason::Seccomp,
     }];
     check(&refused, &[(Reason::RingRefused(UnavailableReason::Seccomp), Remedy::AllowRing)]);

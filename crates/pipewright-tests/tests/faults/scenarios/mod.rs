@@ -97,7 +97,7 @@ pub(crate) use passes;
 
 fn disk_scenarios() -> Vec<Scenario> {
     vec![
-        Scenario::new("disk_uring", |_| engine(BackendKind::Uring, false)),
+        Scenario::new("disk_uring", |_| engine(BackendKind::IoUring, false)),
         Scenario::new("disk_aio", |_| engine(BackendKind::Aio, false)),
         Scenario::new("disk_threads", |_| engine(BackendKind::Threads, false)),
         Scenario::new("disk_caller", |_| engine(BackendKind::Caller, false)),
