@@ -37,7 +37,7 @@ use crate::jobserver::JobserverMode;
 use crate::journal::RunFacts;
 use crate::output::OutputOptions;
 use crate::scheduler::{
-    self, FailureSet, HaltLimit, HaltPolicy, Limits, OnLimit, RetryPolicy, TokenKind,
+    self, FailureSet, HaltLimit, HaltPolicy, Limits, OnLimit, ResourceKind, RetryPolicy,
 };
 use crate::source::InputError;
 use crate::vocabulary::Failure;
@@ -66,7 +66,7 @@ pub use task::AsyncRun;
 #[must_use = "a batch does nothing until `run` or `start` is called"]
 pub struct Batch {
     slots: NonZeroU32,
-    tokens: BTreeMap<String, u32>,
+    resources: BTreeMap<String, u32>,
     memory_bytes: Option<u64>,
     learned_memory: Arc<HashMap<JobId, u64>>,
     retries: u32,
@@ -101,7 +101,7 @@ impl Batch {
         Batch {
             slots: NonZeroU32::new(u32::try_from(processors).unwrap_or(u32::MAX))
                 .unwrap_or(NonZeroU32::MIN),
-            tokens: BTreeMap::new(),
+            resources: BTreeMap::new(),
             memory_bytes: None,
             learned_memory: Arc::default(),
             retries: 0,
@@ -136,10 +136,10 @@ impl Batch {
         self
     }
 
-    /// Sets the number of tokens of that name. Jobs that state [`tokens`](Job::tokens) of it run at once only as far as there
+    /// Sets how much of that resource there is. Jobs that take of it ([`Job::resource`]) run at once only as far as there
     /// are enough.
-    pub fn tokens(mut self, name: impl Into<String>, count: u32) -> Batch {
-        self.tokens.insert(name.into(), count);
+    pub fn resource(mut self, name: impl Into<String>, count: u32) -> Batch {
+        self.resources.insert(name.into(), count);
         self
     }
 
@@ -342,14 +342,14 @@ impl Batch {
     }
 
     fn limits(&self) -> Limits {
-        let token = |(name, capacity): (&String, &u32)| TokenKind {
+        let resource = |(name, capacity): (&String, &u32)| ResourceKind {
             name: name.as_str().into(),
             capacity: *capacity,
         };
         Limits {
             slots: if self.nodes.is_some() { NonZeroU32::MAX } else { self.slots },
             memory_bytes: self.memory_bytes,
-            tokens: self.tokens.iter().map(token).collect(),
+            named: self.resources.iter().map(resource).collect(),
         }
     }
 

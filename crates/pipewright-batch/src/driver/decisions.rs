@@ -11,7 +11,7 @@ use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::job::{Job, JobId, Resources, shell_quoted};
 use crate::output::JobInfo;
 use crate::scheduler::{
-    self, Cause, Decision, JobEnd, JobNumber, Limits, Needs, Requeued, Shown, Spec, TokenNeed,
+    self, Cause, Decision, JobEnd, JobNumber, Limits, Needs, Requeued, ResourceNeed, Shown, Spec,
 };
 use crate::vocabulary::{Failure, JobOutcome};
 
@@ -294,23 +294,25 @@ impl<E: Executor> Driver<E> {
 /// Returns the needs of a job in the words of the scheduler.
 pub(crate) fn needs(resources: &Resources, limits: &Limits) -> Needs {
     let kind = |name: &String| {
-        let known = limits.tokens.iter().position(|kind| *kind.name == **name);
+        let known = limits.named.iter().position(|kind| *kind.name == **name);
         // The scheduler refuses a kind that the batch does not have.
-        known.unwrap_or(limits.tokens.len())
+        known.unwrap_or(limits.named.len())
     };
-    let tokens = resources.tokens.iter();
+    let named = resources.named.iter();
     Needs {
         cpus: NonZeroU32::new(resources.cpus).unwrap_or(NonZeroU32::MIN),
         memory_bytes: resources.mem_bytes,
-        tokens: tokens.map(|(name, count)| TokenNeed { kind: kind(name), count: *count }).collect(),
+        named: named
+            .map(|(name, count)| ResourceNeed { kind: kind(name), count: *count })
+            .collect(),
     }
 }
 
-/// Returns the refusal of a job that needs tokens of a kind that the batch does not have. The scheduler knows no names.
+/// Returns the refusal of a job that needs a resource which the batch does not have. The scheduler knows no names.
 pub(crate) fn unknown_token(resources: &Resources, limits: &Limits) -> Option<String> {
-    let is_known = |name: &str| limits.tokens.iter().any(|kind| *kind.name == *name);
-    let (name, _) = resources.tokens.iter().find(|(name, count)| **count > 0 && !is_known(name))?;
-    Some(format!("needs tokens {}, and the batch has no such kind", Shown(name)))
+    let is_known = |name: &str| limits.named.iter().any(|kind| *kind.name == *name);
+    let (name, _) = resources.named.iter().find(|(name, count)| **count > 0 && !is_known(name))?;
+    Some(format!("needs the resource {}, which the batch does not have", Shown(name)))
 }
 
 /// Returns an error and its causes on one line.

@@ -309,11 +309,11 @@ impl Job {
         self.with(|settings| settings.resources.most_mem_bytes = Some(bytes))
     }
 
-    /// Sets the number of tokens of that name that the job takes. 0 removes the name.
-    pub fn tokens(self, name: impl Into<String>, count: u32) -> Job {
+    /// Sets how much of that resource the job takes while it runs. 0 removes the name.
+    pub fn resource(self, name: impl Into<String>, count: u32) -> Job {
         self.with(|settings| match count {
-            0 => _ = settings.resources.tokens.remove(&name.into()),
-            count => _ = settings.resources.tokens.insert(name.into(), count),
+            0 => _ = settings.resources.named.remove(&name.into()),
+            count => _ = settings.resources.named.insert(name.into(), count),
         })
     }
 
@@ -395,13 +395,13 @@ pub struct Resources {
     pub mem_bytes: Option<u64>,
     /// The memory up to which the job is tried again with more when it ran out of memory.
     pub most_mem_bytes: Option<u64>,
-    /// The number of tokens of each name.
-    pub tokens: BTreeMap<String, u32>,
+    /// What the job takes of each resource of the batch, by its name.
+    pub named: BTreeMap<String, u32>,
 }
 
 impl Resources {
     const fn new() -> Resources {
-        Resources { cpus: 1, mem_bytes: None, most_mem_bytes: None, tokens: BTreeMap::new() }
+        Resources { cpus: 1, mem_bytes: None, most_mem_bytes: None, named: BTreeMap::new() }
     }
 }
 

@@ -42,7 +42,7 @@ fn every_setting_can_be_read_back() {
         .after("y")
         .cpus(2)
         .mem_bytes(5)
-        .tokens("link", 2)
+        .resource("link", 2)
         .timeout(second)
         .retries(3)
         .once(true);
@@ -55,7 +55,7 @@ fn every_setting_can_be_read_back() {
     assert_eq!(job.get_stdin(), &JobStdin::Bytes(b"in".to_vec()));
     assert_eq!(job.get_after(), ["x", "y"]);
     assert_eq!((job.get_resources().cpus, job.get_resources().mem_bytes), (2, Some(5)));
-    assert_eq!(job.get_resources().tokens.get("link"), Some(&2));
+    assert_eq!(job.get_resources().named.get("link"), Some(&2));
     assert_eq!((job.get_timeout(), job.get_retries()), (Some(second), Some(3)));
     assert_eq!(job.get_once(), Some(true));
 }
@@ -69,7 +69,7 @@ fn a_job_without_settings_has_the_defaults() {
     assert_eq!(job.get_resources(), &Resources::default());
     assert_eq!((job.get_timeout(), job.get_retries(), job.get_once()), (None, None, None));
     assert_eq!(job.get_line(), None);
-    assert_eq!(job.clone().cpus(0).tokens("t", 1).tokens("t", 0), job);
+    assert_eq!(job.clone().cpus(0).resource("t", 1).resource("t", 0), job);
 }
 
 #[test]

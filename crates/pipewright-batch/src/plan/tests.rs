@@ -3,11 +3,11 @@
 use std::num::NonZeroU32;
 
 use super::*;
-use crate::scheduler::{TokenKind, TokenNeed};
+use crate::scheduler::{ResourceKind, ResourceNeed};
 
 fn limits() -> Limits {
-    let tokens = vec![TokenKind { name: "link".into(), capacity: 2 }];
-    Limits { slots: NonZeroU32::new(2).unwrap(), memory_bytes: None, tokens }
+    let named = vec![ResourceKind { name: "link".into(), capacity: 2 }];
+    Limits { slots: NonZeroU32::new(2).unwrap(), memory_bytes: None, named }
 }
 
 /// Checks jobs of a name (empty: none) and an `after`, with numbers from 1.
@@ -74,7 +74,7 @@ fn needs_that_nobody_has_are_refused() {
     let needs = |cpus, count| Needs {
         cpus: NonZeroU32::new(cpus).unwrap(),
         memory_bytes: None,
-        tokens: vec![TokenNeed { kind: 0, count }],
+        named: vec![ResourceNeed { kind: 0, count }],
     };
     let checked = |needs: Needs| {
         let job = JobNumber(7);
@@ -84,7 +84,7 @@ fn needs_that_nobody_has_are_refused() {
     let error = checked(needs(1, 3)).unwrap_err();
     assert_eq!(error.to_string(), "job 7 can never run");
     let source = error.source().map(ToString::to_string);
-    assert_eq!(source.as_deref(), Some("needs 3 tokens \"link\", and the batch has 2"));
+    assert_eq!(source.as_deref(), Some("needs 3 of the resource \"link\", and the batch has 2"));
     assert!(matches!(checked(needs(3, 1)), Err(PlanError::Needs { .. })));
 }
 

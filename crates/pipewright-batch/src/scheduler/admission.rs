@@ -273,7 +273,7 @@ impl Ready {
     }
 }
 
-// The free resources: slots, CPUs, memory and tokens.
+// The free resources: slots, CPUs, memory, and those with a name.
 
 /// Resources that are free, and a part of them that is kept for jobs that have waited too long.
 #[derive(Debug)]
@@ -287,7 +287,7 @@ pub(super) struct Pool {
     /// CPUs that jobs may use at once. `None`: as many as there are slots.
     permits: Option<u32>,
     cpus_in_use: u32,
-    tokens: Vec<Amount>,
+    named: Vec<Amount>,
     memory_used: u64,
     memory_kept: u64,
     /// `None`: memory is not counted.
@@ -320,7 +320,7 @@ impl Pool {
             largest: None,
             permits: None,
             cpus_in_use: 0,
-            tokens: limits.tokens.iter().map(|kind| amount(kind.capacity)).collect(),
+            named: limits.named.iter().map(|kind| amount(kind.capacity)).collect(),
             memory_used: 0,
             memory_kept: 0,
             memory_budget: limits.memory_bytes,
@@ -345,7 +345,7 @@ impl Pool {
         (self.cpus.has(needs.cpus.get()) || self.largest.is_some_and(|it| it < needs.cpus.get()))
             && (self.jobs == 0
                 || !self.lacks_memory(memory.saturating_add(self.memory_kept), memory))
-            && needs.tokens.iter().all(|need| self.tokens[need.kind].has(need.count))
+            && needs.named.iter().all(|need| self.named[need.kind].has(need.count))
     }
 
     /// Returns the permits that a job which [fits](Self::fits) would need, if there are fewer.
@@ -390,8 +390,8 @@ impl Pool {
         self.cpus_in_use = self.cpus_in_use.saturating_add(needs.cpus.get());
         self.count_free_cpus();
         self.memory_used = self.memory_used.saturating_add(needs.memory_bytes.unwrap_or(0));
-        for need in &needs.tokens {
-            self.tokens[need.kind].free -= need.count;
+        for need in &needs.named {
+            self.named[need.kind].free -= need.count;
         }
         self.slots.take_lowest()
     }
@@ -402,8 +402,8 @@ impl Pool {
         self.cpus_in_use = self.cpus_in_use.saturating_sub(needs.cpus.get());
         self.count_free_cpus();
         self.memory_used = self.memory_used.saturating_sub(needs.memory_bytes.unwrap_or(0));
-        for need in &needs.tokens {
-            self.tokens[need.kind].free += need.count;
+        for need in &needs.named {
+            self.named[need.kind].free += need.count;
         }
         self.slots.release(slot);
     }
@@ -422,9 +422,9 @@ impl Pool {
         let memory = waiting.memory_bytes.unwrap_or(0);
         cpus > 1 && cpus > self.cpus.free
             || started.memory_bytes.is_some() && self.lacks_memory(memory, memory)
-            || waiting.tokens.iter().any(|need| {
-                let is_taken = started.tokens.iter().any(|taken| taken.kind == need.kind);
-                is_taken && need.count > self.tokens[need.kind].free
+            || waiting.named.iter().any(|need| {
+                let is_taken = started.named.iter().any(|taken| taken.kind == need.kind);
+                is_taken && need.count > self.named[need.kind].free
             })
     }
 
@@ -434,8 +434,8 @@ impl Pool {
             self.cpus.kept = self.cpus.kept.saturating_add(needs.cpus.get());
         }
         self.memory_kept = self.memory_kept.saturating_add(needs.memory_bytes.unwrap_or(0));
-        for need in &needs.tokens {
-            let kept = &mut self.tokens[need.kind].kept;
+        for need in &needs.named {
+            let kept = &mut self.named[need.kind].kept;
             *kept = kept.saturating_add(need.count);
         }
     }
@@ -443,7 +443,7 @@ impl Pool {
     pub(super) fn stop_keeping(&mut self) {
         self.cpus.kept = 0;
         self.memory_kept = 0;
-        for amount in &mut self.tokens {
+        for amount in &mut self.named {
             amount.kept = 0;
         }
     }
@@ -488,13 +488,13 @@ pub(crate) struct Limits {
     pub(crate) slots: NonZeroU32,
     /// Memory for all jobs together. `None`: it is not counted, until the machine reports a budget.
     pub(crate) memory_bytes: Option<u64>,
-    /// Kinds of tokens. A job names a kind by its index here.
-    pub(crate) tokens: Vec<TokenKind>,
+    /// Resources with a name. A job names a kind by its index here.
+    pub(crate) named: Vec<ResourceKind>,
 }
 
 /// A kind of token, as `link=2`.
 #[derive(Clone, Debug)]
-pub(crate) struct TokenKind {
+pub(crate) struct ResourceKind {
     pub(crate) name: Box<str>,
     pub(crate) capacity: u32,
 }
@@ -505,13 +505,13 @@ pub(crate) struct Needs {
     pub(crate) cpus: NonZeroU32,
     /// Memory that the job is expected to use. `None`: it counts as none.
     pub(crate) memory_bytes: Option<u64>,
-    pub(crate) tokens: Vec<TokenNeed>,
+    pub(crate) named: Vec<ResourceNeed>,
 }
 
 /// Tokens of one kind that a job holds while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TokenNeed {
-    /// Index of the kind in [`Limits::tokens`].
+pub(crate) struct ResourceNeed {
+    /// Index of the kind in [`Limits::named`].
     pub(crate) kind: usize,
     pub(crate) count: u32,
 }
@@ -531,8 +531,8 @@ impl Limits {
             }
         }
         let needs = needs.merged();
-        for need in &needs.tokens {
-            let Some(kind) = self.tokens.get(need.kind) else {
+        for need in &needs.named {
+            let Some(kind) = self.named.get(need.kind) else {
                 return Err(NeedsError::UnknownToken { kind: need.kind });
             };
             if need.count > kind.capacity {
@@ -548,19 +548,19 @@ impl Needs {
     /// Returns the needs of a job that names none: one CPU.
     #[cfg(test)]
     pub(crate) fn one_cpu() -> Needs {
-        Needs { cpus: NonZeroU32::MIN, memory_bytes: None, tokens: Vec::new() }
+        Needs { cpus: NonZeroU32::MIN, memory_bytes: None, named: Vec::new() }
     }
 
     fn merged(mut self) -> Needs {
-        self.tokens.sort_unstable();
-        self.tokens.dedup_by(|later, kept| {
+        self.named.sort_unstable();
+        self.named.dedup_by(|later, kept| {
             let is_same = later.kind == kept.kind;
             if is_same {
                 kept.count = kept.count.saturating_add(later.count);
             }
             is_same
         });
-        self.tokens.retain(|need| need.count > 0);
+        self.named.retain(|need| need.count > 0);
         self.memory_bytes = self.memory_bytes.filter(|bytes| *bytes > 0);
         self
     }
@@ -575,7 +575,7 @@ pub(crate) enum NeedsError {
     Memory { needed: u64, limit: u64 },
     /// A kind of token that the batch does not have.
     UnknownToken { kind: usize },
-    /// More tokens than there are of that kind.
+    /// More than there is of that resource.
     Tokens { name: Box<str>, needed: u32, capacity: u32 },
 }
 
@@ -589,10 +589,14 @@ impl Display for NeedsError {
                 write!(f, "needs {needed} bytes of memory, and the batch may use {limit}")
             }
             NeedsError::UnknownToken { kind } => {
-                write!(f, "needs tokens of kind {kind}, and the batch has no such kind")
+                write!(f, "needs the resource {kind}, which the batch does not have")
             }
             NeedsError::Tokens { name, needed, capacity } => {
-                write!(f, "needs {needed} tokens {}, and the batch has {capacity}", Shown(name))
+                write!(
+                    f,
+                    "needs {needed} of the resource {}, and the batch has {capacity}",
+                    Shown(name)
+                )
             }
         }
     }

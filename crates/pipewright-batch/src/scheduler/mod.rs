@@ -49,12 +49,10 @@ use std::hash::BuildHasherDefault;
 
 pub(crate) use adding::{AddError, Spec};
 use adding::{Job, Settled};
-pub(crate) use admission::{Limits, Needs, NeedsError, TokenKind, TokenNeed};
+pub(crate) use admission::{Limits, Needs, NeedsError, ResourceKind, ResourceNeed};
 use admission::{Pool, Ready};
 use attempts::Tally;
-pub(crate) use attempts::{
-    FailureSet, HaltCause, HaltLimit, HaltPolicy, OnLimit, RetryPolicy,
-};
+pub(crate) use attempts::{FailureSet, HaltCause, HaltLimit, HaltPolicy, OnLimit, RetryPolicy};
 #[cfg(test)]
 pub(crate) use event::Refusal;
 pub(crate) use event::{

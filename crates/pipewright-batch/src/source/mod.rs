@@ -160,7 +160,7 @@ impl Source {
     /// | `after` | the names of the jobs that have to succeed first: an array of strings |
     /// | `cpus` | processors: an integer from 1 |
     /// | `mem` | memory: a number of bytes, or a string such as `"512M"`, `"2G"` (by 1024) or `"2GB"` (by 1000); or a range `"2G..16G"` |
-    /// | `tokens` | tokens by name: an object of integers from 1 |
+    /// | `resources` | resources by name: an object of integers from 1 |
     /// | `timeout` | a number of seconds, or a string such as `"1.5s"`, `"2m"` or `"1h"` |
     /// | `retries` | an integer |
     /// | `once` | a boolean |

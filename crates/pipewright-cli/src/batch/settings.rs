@@ -75,7 +75,7 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         batch = batch.retry_on(options.retry_on.iter().copied());
     }
     for resource in &options.resource {
-        batch = batch.tokens(&resource.name, resource.count);
+        batch = batch.resource(&resource.name, resource.count);
     }
     for variable in &options.env {
         let (name, value) = crate::run::command::split_variable(variable)?;

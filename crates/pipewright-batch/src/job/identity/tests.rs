@@ -67,7 +67,7 @@ fn each_part_makes_another_identity() {
 fn position_name_limits_and_order_of_variables_are_no_part() {
     let job = || Job::new("a").env("A", "1").env("B", "2");
     for same in [
-        job().name("n").after("m").cpus(2).mem_bytes(1).tokens("t", 1),
+        job().name("n").after("m").cpus(2).mem_bytes(1).resource("t", 1),
         job().timeout(std::time::Duration::ZERO).retries(1).once(true).on_line(4),
         Job::new("a").env("B", "0").env("B", "2").env("A", "1"),
     ] {

@@ -102,8 +102,8 @@ fn add(settings: &Settings, fields: &mut Map<String, Value>) {
     if let Some(bytes) = resources.most_mem_bytes {
         put("most_mem", bytes.into());
     }
-    if !resources.tokens.is_empty() {
-        let tokens = resources.tokens.iter();
+    if !resources.named.is_empty() {
+        let tokens = resources.named.iter();
         put("tokens", tokens.map(|(name, count)| (name.clone(), *count)).collect());
     }
     if let Some(timeout) = settings.timeout {
@@ -207,7 +207,7 @@ fn set(job: Job, name: &str, value: Value) -> Option<Job> {
         "most_mem" => job.most_mem_bytes(value.as_u64()?),
         "tokens" => object(value)?
             .into_iter()
-            .try_fold(job, |job, (name, value)| Some(job.tokens(name, count(&value)?)))?,
+            .try_fold(job, |job, (name, value)| Some(job.resource(name, count(&value)?)))?,
         "timeout" => job.timeout(duration(value.as_str()?)?),
         "retries" => job.retries(count(&value)?),
         "once" => job.once(value.as_bool()?),

@@ -131,7 +131,7 @@ proptest! {
             None => job.env_remove(name),
         });
         job = after.into_iter().fold(job, Job::after);
-        job = tokens.into_iter().fold(job, |job, (name, count)| job.tokens(name, count));
+        job = tokens.into_iter().fold(job, |job, (name, count)| job.resource(name, count));
         job = match stdin {
             1 => job.stdin(JobStdin::bytes(input)),
             2 => job.stdin(JobStdin::file("in put")),

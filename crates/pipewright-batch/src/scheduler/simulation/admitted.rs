@@ -7,7 +7,7 @@ use crate::scheduler::*;
 struct Free {
     cpus: i64,
     memory: Option<i64>,
-    tokens: Vec<i64>,
+    named: Vec<i64>,
     nothing_runs: bool,
 }
 
@@ -17,7 +17,7 @@ impl Free {
         let has_memory = self.memory.is_none_or(|free| memory == 0 || memory <= free);
         i64::from(needs.cpus.get()) <= self.cpus
             && (has_memory || self.nothing_runs)
-            && needs.tokens.iter().all(|need| i64::from(need.count) <= self.tokens[need.kind])
+            && needs.named.iter().all(|need| i64::from(need.count) <= self.named[need.kind])
     }
 
     /// Takes what is kept for a starving job: all but a single CPU.
@@ -29,8 +29,8 @@ impl Free {
     }
 
     fn take_more(&mut self, needs: &Needs) {
-        for need in &needs.tokens {
-            self.tokens[need.kind] -= i64::from(need.count);
+        for need in &needs.named {
+            self.named[need.kind] -= i64::from(need.count);
         }
         if let Some(memory) = &mut self.memory {
             *memory -= needs.memory_bytes.unwrap_or(0) as i64;
@@ -44,7 +44,7 @@ impl Model<'_> {
         let mut free = Free {
             cpus: i64::from(self.capacity),
             memory: self.memory.map(|bytes| bytes as i64),
-            tokens: limits.tokens.iter().map(|kind| i64::from(kind.capacity)).collect(),
+            named: limits.named.iter().map(|kind| i64::from(kind.capacity)).collect(),
             nothing_runs: self.holders().next().is_none(),
         };
         for (job, _) in self.holders() {
@@ -113,11 +113,11 @@ impl Model<'_> {
             let needs = &job.needs;
             let memory = needs.memory_bytes.unwrap_or(0) as i64;
             let takes_memory = taken.memory_bytes.unwrap_or(0) > 0 && memory > 0;
-            let takes = |kind| taken.tokens.iter().any(|it| it.kind == kind);
-            let lacks = |it: &TokenNeed| i64::from(it.count) > free.tokens[it.kind];
+            let takes = |kind| taken.named.iter().any(|it| it.kind == kind);
+            let lacks = |it: &ResourceNeed| i64::from(it.count) > free.named[it.kind];
             needs.cpus.get() > 1 && i64::from(needs.cpus.get()) > free.cpus
                 || takes_memory && free.memory.is_some_and(|free| memory > free)
-                || needs.tokens.iter().any(|it| takes(it.kind) && lacks(it))
+                || needs.named.iter().any(|it| takes(it.kind) && lacks(it))
         };
         let earlier = self.jobs.before(started).filter(|(_, job)| self.is_ready(job));
         let hindered: Vec<JobNumber> =
@@ -151,7 +151,10 @@ impl Model<'_> {
         let free = self.free();
         let has_shrunk = self.capacity < self.batch.config.limits.slots.get();
         assert!(free.cpus >= 0 || has_shrunk, "too many CPUs are used");
-        assert!(free.tokens.iter().all(|free| *free >= 0), "too many tokens are used");
+        assert!(
+            free.named.iter().all(|free| *free >= 0),
+            "more of a resource is used than there is"
+        );
         let mut slots: Vec<u32> = self.holders().map(|(_, slot)| slot).collect();
         slots.sort_unstable();
         assert!(slots.windows(2).all(|pair| pair[0] != pair[1]), "two jobs in a slot");

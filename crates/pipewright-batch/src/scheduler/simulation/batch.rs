@@ -61,7 +61,7 @@ pub(super) fn batch(random: &mut Random) -> Batch {
 }
 
 fn limits(random: &mut Random) -> Limits {
-    let kind = |(name, capacity): (&str, usize)| TokenKind {
+    let kind = |(name, capacity): (&str, usize)| ResourceKind {
         name: name.into(),
         capacity: capacity as u32,
     };
@@ -69,7 +69,7 @@ fn limits(random: &mut Random) -> Limits {
     Limits {
         slots: NonZeroU32::new(1 + *random.pick(&[0, 1, 2, 3, 5, 40])).unwrap(),
         memory_bytes: random.percent(40).then_some(100),
-        tokens: kinds[..random.below(3)].iter().copied().map(kind).collect(),
+        named: kinds[..random.below(3)].iter().copied().map(kind).collect(),
     }
 }
 
@@ -143,14 +143,14 @@ fn jobs(random: &mut Random, limits: &Limits, count: usize) -> Vec<(JobNumber, S
 fn needs(random: &mut Random, limits: &Limits) -> Needs {
     let slots = limits.slots.get();
     let cpus = if random.percent(25) { 1 + random.below(slots as usize) as u32 } else { 1 };
-    let mut tokens = Vec::new();
-    for (kind, TokenKind { capacity, .. }) in limits.tokens.iter().enumerate() {
+    let mut named = Vec::new();
+    for (kind, ResourceKind { capacity, .. }) in limits.named.iter().enumerate() {
         if random.percent(40) {
-            tokens.push(TokenNeed { kind, count: 1 + random.below(*capacity as usize) as u32 });
+            named.push(ResourceNeed { kind, count: 1 + random.below(*capacity as usize) as u32 });
         }
     }
     let memory_bytes = random.percent(50).then(|| *random.pick(&[10, 40, 100]));
-    Needs { cpus: NonZeroU32::new(cpus).unwrap(), memory_bytes, tokens }
+    Needs { cpus: NonZeroU32::new(cpus).unwrap(), memory_bytes, named }
 }
 
 fn name(at: usize) -> Box<str> {

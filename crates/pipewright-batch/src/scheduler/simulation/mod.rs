@@ -238,7 +238,7 @@ impl Game<'_> {
         let mut spec = Spec { past: None, ..spec.clone() };
         let is_late = self.random.percent(50);
         if spec.name.is_none() || self.model.halted {
-            spec.needs.tokens.push(TokenNeed { kind: 99, count: 1 });
+            spec.needs.named.push(ResourceNeed { kind: 99, count: 1 });
         }
         let number = if is_late { job } else { JobNumber(u64::MAX) };
         assert!(self.scheduler.add(number, spec, &mut self.decisions).is_err());

@@ -81,10 +81,10 @@ fn jobs_share_slots_by_their_cpus() {
 fn needs_that_nobody_has_are_refused() {
     let mut told = Told::with(2, |config| {
         config.limits.memory_bytes = Some(1000);
-        config.limits.tokens = vec![token_kind("link", 2)];
+        config.limits.named = vec![resource_kind("link", 2)];
     });
-    let twice = vec![TokenNeed { kind: 0, count: 2 }, TokenNeed { kind: 0, count: 1 }];
-    let too_many = Spec { needs: Needs { tokens: twice, ..Needs::one_cpu() }, ..job() };
+    let twice = vec![ResourceNeed { kind: 0, count: 2 }, ResourceNeed { kind: 0, count: 1 }];
+    let too_many = Spec { needs: Needs { named: twice, ..Needs::one_cpu() }, ..job() };
     let mut refused = |spec| match told.try_add(1, spec) {
         Err(error @ AddError::Needs(_)) => std::error::Error::source(&error).unwrap().to_string(),
         other => panic!("{other:?}"),
@@ -92,25 +92,25 @@ fn needs_that_nobody_has_are_refused() {
     let cases = [
         (cpus(3), "needs 3 CPUs, and the batch has 2: allow more jobs at once"),
         (memory(1001), "needs 1001 bytes of memory, and the batch may use 1000"),
-        (tokens(1, 1), "needs tokens of kind 1, and the batch has no such kind"),
-        (tokens(0, 3), "needs 3 tokens \"link\", and the batch has 2"),
-        (too_many, "needs 3 tokens \"link\", and the batch has 2"),
+        (taking(1, 1), "needs the resource 1, which the batch does not have"),
+        (taking(0, 3), "needs 3 of the resource \"link\", and the batch has 2"),
+        (too_many, "needs 3 of the resource \"link\", and the batch has 2"),
     ];
     for (spec, message) in cases {
         assert_eq!(refused(spec), message);
     }
     // The number is still free, and so is everything else.
-    told.add_started(1, Spec { needs: Needs { cpus: count(2), ..tokens(0, 2).needs }, ..job() });
+    told.add_started(1, Spec { needs: Needs { cpus: count(2), ..taking(0, 2).needs }, ..job() });
 }
 
 #[test]
 fn needs_that_are_nothing_are_no_needs() {
     let mut told = Told::with(2, |config| {
         config.limits.memory_bytes = Some(0);
-        config.limits.tokens = vec![token_kind("link", 0)];
+        config.limits.named = vec![resource_kind("link", 0)];
     });
     told.add_started(1, memory(0));
-    told.add_started(2, tokens(0, 0));
+    told.add_started(2, taking(0, 0));
 }
 
 #[test]
@@ -140,18 +140,18 @@ fn a_large_job_is_overtaken_only_so_often() {
 }
 
 #[test]
-fn a_job_that_needs_two_tokens_does_not_starve_between_them() {
+fn a_job_that_needs_two_resources_does_not_starve_between_them() {
     // Each token alone is never free for long, and both together never, unless one is kept.
-    let kinds = vec![token_kind("left", 1), token_kind("right", 1)];
-    let mut told = Told::with(8, |config| config.limits.tokens = kinds);
-    let both = vec![TokenNeed { kind: 0, count: 1 }, TokenNeed { kind: 1, count: 1 }];
-    told.add_started(1, tokens(0, 1));
-    told.add_started(2, tokens(1, 1));
-    told.add_waiting(3, Spec { needs: Needs { tokens: both, ..Needs::one_cpu() }, ..job() });
+    let kinds = vec![resource_kind("left", 1), resource_kind("right", 1)];
+    let mut told = Told::with(8, |config| config.limits.named = kinds);
+    let both = vec![ResourceNeed { kind: 0, count: 1 }, ResourceNeed { kind: 1, count: 1 }];
+    told.add_started(1, taking(0, 1));
+    told.add_started(2, taking(1, 1));
+    told.add_waiting(3, Spec { needs: Needs { named: both, ..Needs::one_cpu() }, ..job() });
     let mut running = [1, 2];
     for number in 4..100 {
         let side = (number % 2) as usize;
-        told.add_waiting(number, tokens(side, 1));
+        told.add_waiting(number, taking(side, 1));
         let started = started(&told.end(running[side], Ok(())));
         if started == [3] {
             return;
@@ -163,9 +163,9 @@ fn a_job_that_needs_two_tokens_does_not_starve_between_them() {
 
 #[test]
 fn jobs_that_wait_for_a_token_leave_all_cpus_to_others() {
-    let mut told = Told::with(2, |config| config.limits.tokens = vec![token_kind("link", 1)]);
-    told.add_started(1, tokens(0, 1));
-    told.add_waiting(2, tokens(0, 1));
+    let mut told = Told::with(2, |config| config.limits.named = vec![resource_kind("link", 1)]);
+    told.add_started(1, taking(0, 1));
+    told.add_waiting(2, taking(0, 1));
     for number in 3..3 + 10 * u64::from(PATIENCE) {
         told.add_started(number, job());
         told.end(number, Ok(()));
@@ -262,22 +262,22 @@ fn cpus_are_in_use_from_a_jobs_intent_to_its_end() {
 }
 
 #[test]
-fn needs_of_nothing_are_no_needs_and_doubled_tokens_are_added() {
+fn needs_of_nothing_are_no_needs_and_doubled_resources_are_added() {
     let limits = Limits {
         memory_bytes: Some(8),
-        tokens: vec![token_kind("a", 3), token_kind("b", 3)],
+        named: vec![resource_kind("a", 3), resource_kind("b", 3)],
         ..config(1).limits
     };
-    let needs = |memory_bytes, tokens: &[(usize, u32)]| {
-        let tokens = tokens.iter().map(|&(kind, count)| TokenNeed { kind, count }).collect();
-        limits.check(Needs { memory_bytes, tokens, ..Needs::one_cpu() })
+    let needs = |memory_bytes, named: &[(usize, u32)]| {
+        let named = named.iter().map(|&(kind, count)| ResourceNeed { kind, count }).collect();
+        limits.check(Needs { memory_bytes, named, ..Needs::one_cpu() })
     };
     let none = needs(None, &[]).unwrap();
-    assert_eq!((&none.memory_bytes, none.tokens.len()), (&None, 0));
+    assert_eq!((&none.memory_bytes, none.named.len()), (&None, 0));
     assert_eq!(needs(Some(0), &[(1, 0), (0, 0)]).unwrap(), none);
     let both = needs(Some(1), &[(1, 1), (0, 1), (1, 2)]).unwrap();
     assert_eq!(both.memory_bytes, Some(1));
-    let counts: Vec<_> = both.tokens.iter().map(|it| (it.kind, it.count)).collect();
+    let counts: Vec<_> = both.named.iter().map(|it| (it.kind, it.count)).collect();
     assert_eq!(counts, [(0, 1), (1, 3)]);
     assert!(needs(Some(9), &[]).is_err() && needs(None, &[(1, 2), (1, 2)]).is_err());
 }

@@ -74,7 +74,7 @@ impl Told {
 
 fn config(slots: u32) -> Config {
     Config {
-        limits: Limits { slots: count(slots), memory_bytes: None, tokens: Vec::new() },
+        limits: Limits { slots: count(slots), memory_bytes: None, named: Vec::new() },
         retry: RetryPolicy {
             on: Failure::ALL.into_iter().collect(),
             delay: Duration::from_secs(1),
@@ -130,13 +130,13 @@ fn memory(bytes: u64) -> Spec {
     Spec { needs: Needs { memory_bytes: Some(bytes), ..Needs::one_cpu() }, ..job() }
 }
 
-fn tokens(kind: usize, count: u32) -> Spec {
-    let tokens = vec![TokenNeed { kind, count }];
-    Spec { needs: Needs { tokens, ..Needs::one_cpu() }, ..job() }
+fn taking(kind: usize, count: u32) -> Spec {
+    let named = vec![ResourceNeed { kind, count }];
+    Spec { needs: Needs { named, ..Needs::one_cpu() }, ..job() }
 }
 
-fn token_kind(name: &str, capacity: u32) -> TokenKind {
-    TokenKind { name: name.into(), capacity }
+fn resource_kind(name: &str, capacity: u32) -> ResourceKind {
+    ResourceKind { name: name.into(), capacity }
 }
 
 /// Returns the jobs that start.

@@ -91,7 +91,7 @@ fn set(job: Job, field: Field<'_>) -> Result<Job, InputErrorKind> {
         }
         "resources" => {
             let tokens = field.fields("an object of integers", |count| count.count(1))?;
-            tokens.into_iter().fold(job, |job, (name, count)| job.tokens(name, count))
+            tokens.into_iter().fold(job, |job, (name, count)| job.resource(name, count))
         }
         "timeout" => job.timeout(field.duration()?),
         "retries" => job.retries(field.count(0)?),

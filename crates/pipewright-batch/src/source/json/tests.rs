@@ -37,7 +37,7 @@ fn every_field_is_read() {
         .after("y")
         .cpus(2)
         .mem_bytes(2 << 30)
-        .tokens("link", 2)
+        .resource("link", 2)
         .timeout(Duration::from_millis(1500))
         .retries(0)
         .once(true);
