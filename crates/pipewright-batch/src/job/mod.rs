@@ -563,8 +563,6 @@ impl fmt::Display for NotUnicode {
 impl std::error::Error for NotUnicode {}
 
 #[cfg(test)]
-mod quote_tests;
-#[cfg(test)]
 mod tests;
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Tests of jobs and their setters.
 
+mod quote;
+
 use super::*;
 
 fn argv(job: &Job) -> Vec<OsString> {

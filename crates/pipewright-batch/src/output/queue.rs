@@ -81,7 +81,7 @@ struct State {
     is_idle: bool,
     /// The thread prints an item that is nowhere else.
     is_printing: bool,
-    /// That item, if there is a log, and its copy beside that.
+    /// The item that is being printed, if there is a log, and its copy beside that.
     printing: Option<(Arc<Item>, Option<Record>)>,
     memory_bytes: usize,
     /// True if nothing more is pushed.

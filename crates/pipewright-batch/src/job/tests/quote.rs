@@ -43,7 +43,7 @@ mod sh {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
         #[test]
-        fn sh_reads_the_same_words(words in crate::job::quote_tests::words()) {
+        fn sh_reads_the_same_words(words in crate::job::tests::quote::words()) {
             let mut line = br"printf '%s\0' ".to_vec();
             line.extend(shell_quoted(&words));
             let output = sh(line);
