@@ -27,7 +27,7 @@ pub fn left() -> Option<usize> {
     {
         use std::os::fd::AsRawFd as _;
         let limit = of_this_process()?;
-        let Ok((read, write)) = super::handle::new_pipe() else { return Some(0) };
+        let Ok((read, write)) = super::pipe::new_pipe() else { return Some(0) };
         let used = read.as_raw_fd().max(write.as_raw_fd());
         Some(limit.saturating_sub(usize::try_from(used).unwrap_or(0)))
     }

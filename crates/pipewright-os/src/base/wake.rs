@@ -213,8 +213,10 @@ mod imp {
 
         #[cfg(not(target_os = "linux"))]
         pub(super) fn new() -> io::Result<Wake> {
-            let (read, write) = crate::base::handle::new_pipe()?;
+            // As in `base::pipe`, which uses this module.
+            let (read, write) = rustix::pipe::pipe()?;
             for end in [&read, &write] {
+                rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
                 rustix::fs::fcntl_setfl(end, rustix::fs::OFlags::NONBLOCK)?;
             }
             Ok(Wake { raised: AtomicBool::new(false), read, write })

@@ -72,7 +72,7 @@ mod imp {
     use rustix::net::sockopt;
 
     use super::{Conduit, TestPipeKind};
-    use crate::base::handle::{new_pipe, set_pipe_capacity};
+    use crate::base::pipe::{new_pipe, set_pipe_capacity};
 
     pub(super) fn open(kind: TestPipeKind, holds_bytes: Option<usize>) -> io::Result<Conduit> {
         match kind {

@@ -21,7 +21,7 @@ pub use list::{OpenHandle, open_handles};
 #[cfg(all(unix, feature = "ipc"))]
 pub(crate) use unix::copy_of_number;
 #[cfg(unix)]
-pub(crate) use unix::{is_close_on_exec, kind_of_number, new_pipe, set_pipe_capacity};
+pub(crate) use unix::{is_close_on_exec, kind_of_number};
 #[cfg(all(windows, any(feature = "process", test)))]
 pub(crate) use windows::inheritable;
 #[cfg(windows)]

@@ -86,7 +86,7 @@ const REPORT_BYTES: usize = 8;
 )]
 pub(super) fn start(setup: &ChildSetup<'_>) -> Result<i32, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
-    let (read, made) = crate::base::handle::new_pipe().map_err(create_error)?;
+    let (read, made) = crate::base::pipe::new_pipe().map_err(create_error)?;
     // The file actions run before the last step that can fail, and must not overwrite the pipe.
     let write = setup.moves.copy_off_targets(&made).map_err(create_error)?;
     drop(made);

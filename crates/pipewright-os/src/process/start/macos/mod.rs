@@ -503,7 +503,7 @@ const CHILD_SCRIPT: &CStr = c"(s=$(/bin/ps -o lstart= -p \"$1\"); read -r over <
 
 /// Starts the guard of a child that does not run yet. The guard waits when this returns.
 fn start_guard(child: i32, target: GuardTarget) -> io::Result<Guard> {
-    let (read, write) = crate::base::handle::new_pipe()?;
+    let (read, write) = crate::base::pipe::new_pipe()?;
     disable_sigpipe(&write)?;
     let shell = start_shell(child, target, &read)?;
     drop(read);
