@@ -2,14 +2,12 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this file | [`Pool`], a call on the connection of an idle worker, without the thread, and [`PendingCall`] |
-//! | `call.rs` | a call: what its caller and the driver share |
-//! | `mailbox.rs` | what callers and the driver share: commands, connections to workers, counters |
+//! | this file | [`Pool`], a call on the connection of an idle worker, without the thread, [`Request`], [`Reply`] and [`PendingCall`] |
+//! | `mailbox.rs` | what callers and the driver share: calls, commands, connections to workers, counters |
 //! | `driver/` | the thread that waits for all workers, and starts and replaces them |
 //! | `worker.rs` | one worker |
 //! | `options.rs` | [`PoolOptions`] and [`PoolStats`] |
 
-mod call;
 mod driver;
 mod mailbox;
 mod options;
@@ -18,6 +16,7 @@ mod worker;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::mem;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -29,14 +28,15 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::block_on;
 
 use crate::connection::RawMessage;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, WATCH_TOKEN};
 use crate::process;
 use crate::wire::kind;
-use call::{EventQueue, ItemCredit, QueuedCall, QueuedEvent, is_cancelled};
 use driver::PoolDriver;
-use mailbox::{BorrowedConnection, DriverCommand, Mailbox, OutgoingMessage, UnfinishedCall};
+use mailbox::{
+    BorrowedConnection, DriverCommand, EventQueue, ItemCredit, Mailbox, OutgoingMessage,
+    QueuedCall, QueuedEvent, UnfinishedCall, is_cancelled,
+};
 
-pub use call::{Reply, Request};
 pub use options::{LogLine, OnLine, PoolOptions, PoolStats, Schedule, WorkerState, WorkerStatus};
 
 /// A pool of workers: it starts them on demand, keeps them for further calls, and gives each call to one of them.
@@ -374,6 +374,167 @@ fn wait_for_worker(
     connection.wake_up(arrived, began.elapsed(), true);
     let is_cancelled = token && call.token.as_ref().is_some_and(is_cancelled);
     matches!(waited, Ok(1..)) && !wake && !is_cancelled
+}
+
+// A request, and its reply.
+
+/// A request to a worker.
+///
+/// ```
+/// use std::time::Duration;
+/// use pipewright_ipc::Request;
+/// let request = Request::new("compile it").idempotent().timeout(Duration::from_secs(10));
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a request does nothing until it is passed to a pool"]
+pub struct Request {
+    body: Vec<u8>,
+    idempotent: bool,
+    pub(super) timeout: Option<Duration>,
+    pub(super) cancel: Option<CancelToken>,
+    pub(super) window: u32,
+}
+
+impl Request {
+    /// Creates a request with these bytes.
+    pub fn new(body: impl Into<Vec<u8>>) -> Request {
+        Request { body: body.into(), idempotent: false, timeout: None, cancel: None, window: 0 }
+    }
+
+    /// Allows the pool to retry the request on another worker if its worker ends, up to
+    /// [`retries`](crate::PoolOptions::retries) times, as long as the caller has received no item and no question. A
+    /// request that crashes every worker ends `retries` + 1 workers.
+    pub fn idempotent(mut self) -> Request {
+        self.idempotent = true;
+        self
+    }
+
+    /// Sets the longest duration of the call, including the wait for a worker.
+    pub fn timeout(mut self, timeout: Duration) -> Request {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Cancels the call when the token is cancelled. If it already is, no worker gets the request.
+    pub fn cancel(mut self, token: &CancelToken) -> Request {
+        self.cancel = Some(token.clone());
+        self
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(CancelToken::is_cancelled)
+    }
+
+    /// Returns an error if a wait cannot include the token, which would then have no effect.
+    pub(super) fn check_token(&self) -> Result<(), Error> {
+        if let Some(token) = &self.cancel {
+            token.wake().map_err(Error::cannot(WATCH_TOKEN))?;
+        }
+        Ok(())
+    }
+
+    /// Allows the worker to [send items](crate::worker::Call::send_item) before its reply: at most `window` of them
+    /// that the caller has not taken yet.
+    pub fn in_pieces(mut self, window: u32) -> Request {
+        self.window = window;
+        self
+    }
+}
+
+impl From<Vec<u8>> for Request {
+    fn from(body: Vec<u8>) -> Request {
+        Request::new(body)
+    }
+}
+
+impl From<&[u8]> for Request {
+    fn from(body: &[u8]) -> Request {
+        Request::new(body)
+    }
+}
+
+impl<const COUNT: usize> From<&[u8; COUNT]> for Request {
+    fn from(body: &[u8; COUNT]) -> Request {
+        Request::new(body)
+    }
+}
+
+impl From<&str> for Request {
+    fn from(body: &str) -> Request {
+        Request::new(body)
+    }
+}
+
+impl From<String> for Request {
+    fn from(body: String) -> Request {
+        Request::new(body)
+    }
+}
+
+/// The reply of a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    body: Vec<u8>,
+    pub(super) worker: u64,
+    pub(super) attempts: u32,
+}
+
+impl Reply {
+    /// Returns the bytes.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.body
+    }
+
+    /// Returns the number of the worker in the pool, from 1.
+    #[must_use]
+    pub fn worker(&self) -> u64 {
+        self.worker
+    }
+
+    /// Returns the number of workers that got the request: more than one if it was [retried](Request::idempotent).
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+}
+
+impl Deref for Reply {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+// Values in requests and replies, by serde and postcard.
+
+#[cfg(feature = "serde")]
+impl Request {
+    /// Creates a request with this value.
+    ///
+    /// # Errors
+    /// [`Codec`](crate::ErrorKind::Codec): the value cannot be serialized.
+    ///
+    /// ```
+    /// use pipewright_ipc::Request;
+    /// let request = Request::of(&(1_u32, "two"))?.idempotent();
+    /// # Ok::<(), pipewright_ipc::Error>(())
+    /// ```
+    pub fn of(value: &impl serde::Serialize) -> Result<Request, Error> {
+        crate::codec::encode(value).map(Request::new)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl Reply {
+    /// Returns the value.
+    ///
+    /// # Errors
+    /// [`Codec`](crate::ErrorKind::Codec): the bytes are not a value of this type.
+    pub fn value<T: serde::de::DeserializeOwned>(&self) -> Result<T, Error> {
+        crate::codec::decode(self)
+    }
 }
 
 // A call in progress, for its caller: its events, and the items that follow its request.

@@ -8,9 +8,8 @@ use pipewright::{Child, Command, ExitStatus, Signal, Source, Stdio};
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 
-use super::call::QueuedCall;
 use super::mailbox::{
-    BorrowedConnection, Counter, IdleConnections, OutgoingMessage, ReturnedConnection,
+    BorrowedConnection, Counter, IdleConnections, OutgoingMessage, QueuedCall, ReturnedConnection,
     WorkerConnection, WorkerSnapshot,
 };
 use super::options::{LogLine, OnLine, Schedule, WorkerState, WorkerStatus};

@@ -28,7 +28,7 @@ const SAID: &[Said<'_>] = &[
         "(`m` is `max_message_bytes` as agreed, {} MiB by default",
         &[("options.rs", "max_message_bytes: ", MIB)],
     ),
-    ("docs/workers.md", " and {} items of each (", &[("pool/call.rs", "MAX_UNSENT: u32 = ", 1)]),
+    ("docs/workers.md", " and {} items of each (", &[("pool/mailbox.rs", "MAX_UNSENT: u32 = ", 1)]),
     (
         "docs/workers.md",
         "The host's has {} MiB by default (`Options::ring_bytes`), that of the worker as much as it likes, \

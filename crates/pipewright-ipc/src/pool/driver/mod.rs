@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 use pipewright::{CancelToken, Command};
 use pipewright_os::base::wait::{self, Slot};
 
-use super::call::{self, QueuedCall, QueuedEvent, Reply};
-use super::mailbox::{Counters, DriverCommand, Mailbox, ReturnedConnection, UnfinishedCall};
+use super::Reply;
+use super::mailbox::{
+    Counters, DriverCommand, Mailbox, QueuedCall, QueuedEvent, ReturnedConnection, UnfinishedCall,
+    is_cancelled,
+};
 use super::options::{PoolOptions, Schedule};
 use super::worker::{ActiveCall, Worker, WorkerPhase, WorkerSlots};
 use crate::connection::RawMessage;
@@ -219,7 +222,7 @@ impl PoolDriver {
             worker.after_wait(slots, slept, self.options.on_line.as_ref());
         }
         waited?;
-        if tokens.iter().zip(woken).any(|(token, woken)| woken && call::is_cancelled(token)) {
+        if tokens.iter().zip(woken).any(|(token, woken)| woken && is_cancelled(token)) {
             self.cancel_by_tokens();
         }
         Ok(())
@@ -412,6 +415,51 @@ impl PoolDriver {
         for worker in &mut self.workers {
             worker.enforce_schedule(now, schedule);
         }
+    }
+}
+
+impl PoolOptions {
+    /// Returns true if a worker has to be replaced once it has no calls.
+    fn needs_replacement(&self, worker: &Worker, files: &WatchedFiles, now: Instant) -> bool {
+        let age = now.saturating_duration_since(worker.started);
+        self.max_jobs.is_some_and(|most| worker.jobs.get() >= most)
+            || self.max_age.is_some_and(|most| age >= most)
+            || worker.version != files.version
+            || worker.exceeds_memory
+    }
+
+    /// Returns the number of further calls that a worker may get. It is 0 if the worker has to be replaced: otherwise
+    /// it might never be without calls.
+    fn room_for_calls(&self, worker: &Worker, files: &WatchedFiles, now: Instant) -> usize {
+        let calls = worker.calls.len();
+        // Each worker gets its first call: with a maximum age of zero there would be no reply at all.
+        let is_new = worker.jobs.get() == 0 && calls == 0;
+        if worker.version != files.version
+            || (!is_new && self.needs_replacement(worker, files, now))
+        {
+            return 0;
+        }
+        let left =
+            self.max_jobs.map_or(u64::MAX, |most| most.max(1).saturating_sub(worker.jobs.get()));
+        self.calls_at_a_time()
+            .min(usize::try_from(left).unwrap_or(usize::MAX))
+            .saturating_sub(calls)
+    }
+
+    /// Returns true if callers may borrow connections: not if the driver checks something after each call, or reports
+    /// output with it.
+    fn allows_direct_calls(&self) -> bool {
+        let limits = self.max_jobs.is_some() || self.max_age.is_some();
+        let checks = self.max_rss_bytes.is_some() || self.reset_timeout.is_some();
+        !limits && !checks && self.on_line.is_none()
+    }
+
+    /// Returns true if a worker uses too much memory. Needs a system call after each call, so it asks only if there is
+    /// a limit.
+    fn exceeds_memory(&self, worker: &Worker) -> bool {
+        let exceeds =
+            |most| worker.child.child_handle().rss_bytes().is_some_and(|bytes| bytes > most);
+        self.max_rss_bytes.is_some_and(exceeds)
     }
 }
 

@@ -9,7 +9,7 @@ use pipewright::{Command, ExitStatus, OutOfMemory};
 
 use super::PoolDriver;
 use crate::error::{Error, ErrorKind, Peer};
-use crate::pool::call::QueuedCall;
+use crate::pool::mailbox::QueuedCall;
 use crate::pool::options::PoolOptions;
 use crate::pool::worker::{Worker, WorkerPhase};
 use crate::trace;
@@ -410,56 +410,6 @@ fn stamp(path: &Path) -> Stamp {
     let metadata = fs::metadata(path).ok()?;
     // The creation time, if the filesystem has it, tells a copy that kept the modification time.
     Some((metadata.len(), metadata.modified().ok()?, metadata.created().ok()))
-}
-
-impl PoolOptions {
-    /// Returns true if a worker has to be replaced once it has no calls.
-    fn needs_replacement(&self, worker: &Worker, files: &WatchedFiles, now: Instant) -> bool {
-        let age = now.saturating_duration_since(worker.started);
-        self.max_jobs.is_some_and(|most| worker.jobs.get() >= most)
-            || self.max_age.is_some_and(|most| age >= most)
-            || worker.version != files.version
-            || worker.exceeds_memory
-    }
-
-    /// Returns the number of further calls that a worker may get. It is 0 if the worker has to be replaced: otherwise
-    /// it might never be without calls.
-    pub(super) fn room_for_calls(
-        &self,
-        worker: &Worker,
-        files: &WatchedFiles,
-        now: Instant,
-    ) -> usize {
-        let calls = worker.calls.len();
-        // Each worker gets its first call: with a maximum age of zero there would be no reply at all.
-        let is_new = worker.jobs.get() == 0 && calls == 0;
-        if worker.version != files.version
-            || (!is_new && self.needs_replacement(worker, files, now))
-        {
-            return 0;
-        }
-        let left =
-            self.max_jobs.map_or(u64::MAX, |most| most.max(1).saturating_sub(worker.jobs.get()));
-        self.calls_at_a_time()
-            .min(usize::try_from(left).unwrap_or(usize::MAX))
-            .saturating_sub(calls)
-    }
-
-    /// Returns true if callers may borrow connections: not if the driver checks something after each call, or reports
-    /// output with it.
-    pub(super) fn allows_direct_calls(&self) -> bool {
-        let limits = self.max_jobs.is_some() || self.max_age.is_some();
-        let checks = self.max_rss_bytes.is_some() || self.reset_timeout.is_some();
-        !limits && !checks && self.on_line.is_none()
-    }
-
-    /// Returns true if a worker uses too much memory. Needs a system call after each call, so it asks only if there is
-    /// a limit.
-    pub(super) fn exceeds_memory(&self, worker: &Worker) -> bool {
-        let exceeds =
-            |most| worker.child.child_handle().rss_bytes().is_some_and(|bytes| bytes > most);
-        self.max_rss_bytes.is_some_and(exceeds)
-    }
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ mod unix;
 use unix as imp;
 #[cfg(all(unix, feature = "tokio"))]
 pub(crate) use unix::MOST_READ_BYTES;
-#[cfg(unix)]
-pub(crate) use unix::{NonblockMethod, new_pipe};
 #[cfg(all(unix, feature = "host"))]
 pub(crate) use unix::set_pipe_capacity;
+#[cfg(unix)]
+pub(crate) use unix::{NonblockMethod, new_pipe};
 #[cfg(all(unix, feature = "ipc"))]
 pub(crate) use unix::{SOCKET_BYTES_AFTER_POLL, is_ready_now, wait_for};
 #[cfg(windows)]
