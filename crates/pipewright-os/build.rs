@@ -98,8 +98,8 @@ fn compile(image: &Path) -> Result<(), String> {
     Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Returns true for a linker such as `rust-lld`, which is not a C compiler that calls one: it needs no C compiler for the
-/// target, and takes the arguments without `-Wl`.
+/// Returns true for a linker such as `rust-lld`, which is not a C compiler that calls one: it needs no C compiler for
+/// the target, and takes the arguments without `-Wl`.
 fn is_plain_linker(linker: &str) -> bool {
     let name = Path::new(linker).file_stem().and_then(|name| name.to_str()).unwrap_or_default();
     name == "ld" || name.ends_with("lld") || name.ends_with("-ld")

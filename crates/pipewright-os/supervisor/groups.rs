@@ -13,8 +13,8 @@ const PATHS: usize = 3;
 /// The argument that is empty unless the host reads figures of the groups.
 const FIGURES: usize = FIRST_PATH + PATHS;
 
-/// The first pause between two attempts. A killed process may still be ending in a group. Each pause is a quarter longer than the
-/// one before.
+/// The first pause between two attempts. A killed process may still be ending in a group. Each pause is a quarter
+/// longer than the one before.
 const FIRST_PAUSE_NANOS: i64 = 2_500_000;
 /// The longest pause while the host waits for this process: a tenth of a second in all.
 const LAST_PAUSE_OF_HOST_NANOS: i64 = 20_000_000;
@@ -26,7 +26,8 @@ const MAX_DEPTH: u32 = 8;
 const AT_FDCWD: i32 = -100;
 const ENOENT: isize = -2;
 
-/// Removes the groups. Waits for the end of their processes: a tenth of a second if the host runs, ten seconds otherwise.
+/// Removes the groups. Waits for the end of their processes: a tenth of a second if the host runs, ten seconds
+/// otherwise.
 pub fn remove(arguments: &Arguments) {
     let mut pause = FIRST_PAUSE_NANOS;
     while !remove_all(arguments) {
@@ -39,14 +40,14 @@ pub fn remove(arguments: &Arguments) {
     }
 }
 
-/// Returns true if the host reads figures of the groups after the end of the tree, and closes its end of the socket then. It
-/// sees the end by the cgroup.
+/// Returns true if the host reads figures of the groups after the end of the tree, and closes its end of the socket
+/// then. It sees the end by the cgroup.
 pub fn are_read(arguments: &Arguments) -> bool {
     !is_empty(arguments.text(FIGURES)) && !is_empty(arguments.text(CGROUP))
 }
 
-/// Removes the groups of a tree that has ended by itself, if they are empty and the host reads no figures of them. The host
-/// removes the others.
+/// Removes the groups of a tree that has ended by itself, if they are empty and the host reads no figures of them. The
+/// host removes the others.
 pub fn remove_unless_read(arguments: &Arguments) {
     if is_empty(arguments.text(FIGURES)) {
         remove_all(arguments);

@@ -3,10 +3,10 @@
 //! This suite has no test harness, which would parse the child's arguments as its own. The child is this program, and
 //! prints its arguments. On Windows a batch file also passes them on to it.
 //!
-//! The suite covers the whole path from the plan to the arguments of a Rust program, for ten thousand vectors. One start
-//! passes many of them, because a start takes a tenth of a second under Wine. On Windows the path includes std's parser
-//! and Wine's handling of a command line. The library's unit tests check as many vectors against the documented rules of
-//! both parsers that Windows programs use.
+//! The suite covers the whole path from the plan to the arguments of a Rust program, for ten thousand vectors. One
+//! start passes many of them, because a start takes a tenth of a second under Wine. On Windows the path includes std's
+//! parser and Wine's handling of a command line. The library's unit tests check as many vectors against the documented
+//! rules of both parsers that Windows programs use.
 
 #![allow(clippy::unwrap_used, reason = "a panic is the way this test fails")]
 
@@ -95,7 +95,8 @@ struct Vectors {
 impl Vectors {
     fn new(characters: &str) -> Vectors {
         let characters: Vec<char> = characters.chars().collect();
-        let any = prop_oneof![6 => prop::sample::select(characters), 1 => "[a-z\u{e9}\u{20ac}\u{1f600}]".prop_map(first)];
+        let letter = "[a-z\u{e9}\u{20ac}\u{1f600}]".prop_map(first);
+        let any = prop_oneof![6 => prop::sample::select(characters), 1 => letter];
         let arg = prop::collection::vec(any, 0..10).prop_map(String::from_iter);
         let strategy = prop::collection::vec(arg, 0..6).boxed();
         Vectors { runner: TestRunner::deterministic(), strategy }

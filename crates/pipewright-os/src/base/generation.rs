@@ -159,8 +159,9 @@ impl Generation {
     }
 }
 
-/// A value that acts in the process that made it alone: a fork of that forgets its copy instead of dropping it. Threads that the
-/// drop would wait for, locks, files, peers and children are the parent's. Handles in it stay open until the fork ends.
+/// A value that acts in the process that made it alone: a fork of that forgets its copy instead of dropping it. Threads
+/// that the drop would wait for, locks, files, peers and children are the parent's. Handles in it stay open until the
+/// fork ends.
 ///
 /// ```
 /// # use pipewright_os::base::generation::AtHome;

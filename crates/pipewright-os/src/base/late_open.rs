@@ -1,5 +1,5 @@
-//! An open that may wait: that of a named pipe, until another process opens the other side, or of a file on a mount that does not
-//! answer.
+//! An open that may wait: that of a named pipe, until another process opens the other side, or of a file on a mount
+//! that does not answer.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -34,7 +34,8 @@ pub fn waits(path: &Path) -> bool {
 /// An open that a thread of its own waits for.
 ///
 /// # Platform
-/// Unix: `open` without `O_NONBLOCK`: a reader that opens a pipe earlier would find its end before the first writer comes.
+/// Unix: `open` without `O_NONBLOCK`: a reader that opens a pipe earlier would find its end before the first writer
+/// comes.
 ///
 /// # Drop
 /// As [`give_up`](Self::give_up).
@@ -140,7 +141,8 @@ impl LateOpen {
         state.result.take()
     }
 
-    /// Ends all waits for the file. If it is a pipe, the thread ends too: the pipe is opened from both sides for a moment.
+    /// Ends all waits for the file. If it is a pipe, the thread ends too: the pipe is opened from both sides for a
+    /// moment.
     pub fn give_up(&self) {
         let mut state = self.shared.lock();
         if state.is_over || std::mem::replace(&mut state.is_given_up, true) {

@@ -16,8 +16,8 @@ pub fn of_this_process() -> Option<usize> {
     None
 }
 
-/// Returns the number of handles that this process can still get, about: those above the lowest free one. `None` if there is no
-/// limit, or it is not known.
+/// Returns the number of handles that this process can still get, about: those above the lowest free one. `None` if
+/// there is no limit, or it is not known.
 ///
 /// # Platform
 /// Unix: `getrlimit`, and a pipe, which gets the lowest numbers. Windows: `None`.
@@ -35,7 +35,8 @@ pub fn left() -> Option<usize> {
     None
 }
 
-/// Returns true if an error says that this process has all the handles that it may have. No other process can change that.
+/// Returns true if an error says that this process has all the handles that it may have. No other process can change
+/// that.
 #[must_use]
 pub fn is_reached(error: &io::Error) -> bool {
     #[cfg(unix)]
@@ -49,8 +50,8 @@ pub fn is_reached(error: &io::Error) -> bool {
     }
 }
 
-/// Returns the words that say what helps against an error which says that there are too many handles or processes. `None`: the
-/// error says something else.
+/// Returns the words that say what helps against an error which says that there are too many handles or processes.
+/// `None`: the error says something else.
 #[must_use]
 pub fn remedy(error: &io::Error) -> Option<String> {
     #[cfg(unix)]

@@ -50,7 +50,8 @@ pub fn from_bytes(bytes: Vec<u8>) -> Result<OsString, Vec<u8>> {
 /// Returns the text whose encoded bytes ([`OsStr::as_encoded_bytes`]) these are. For bytes that were kept in a file.
 ///
 /// # Platform
-/// Unix: any bytes. Windows: UTF-8, and a surrogate without its pair as the three bytes that UTF-8 would give it (WTF-8).
+/// Unix: any bytes. Windows: UTF-8, and a surrogate without its pair as the three bytes that UTF-8 would give it
+/// (WTF-8).
 ///
 /// # Errors
 /// The bytes, if no text has them.

@@ -5,7 +5,8 @@ use std::io::Write as _;
 
 use super::test_hooks::{Forced, NAMES, is_forced};
 
-/// A thing that a test needs, and that a machine may lack. `ci/skips.sh` knows each word, and finds out if the machine has it.
+/// A thing that a test needs, and that a machine may lack. `ci/skips.sh` knows each word, and finds out if the machine
+/// has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need<'a> {
     /// Handles of processes (`pidfd_open`).
@@ -154,7 +155,8 @@ impl fmt::Display for Need<'_> {
     }
 }
 
-/// Prints that the calling test, or part of it, was skipped: what it needs, and a detail. The harness captures `eprintln`.
+/// Prints that the calling test, or part of it, was skipped: what it needs, and a detail. The harness captures
+/// `eprintln`.
 pub fn skipped(need: Need<'_>, detail: impl fmt::Display) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("unnamed");

@@ -1,7 +1,8 @@
-//! Switches of test builds (`--cfg pipewright_test_hooks`): facilities to do without, and blocking verbs that run as tasks.
+//! Switches of test builds (`--cfg pipewright_test_hooks`): facilities to do without, and blocking verbs that run as
+//! tasks.
 //!
-//! Such a build reads the variable `PIPEWRIGHT_FORCE` once: the names below, separated by commas. Every other build ignores
-//! it, and [`is_forced`] is a constant there.
+//! Such a build reads the variable `PIPEWRIGHT_FORCE` once: the names below, separated by commas. Every other build
+//! ignores it, and [`is_forced`] is a constant there.
 
 /// A switch, and its name in `PIPEWRIGHT_FORCE`. `fallback` stands for all facilities that a kernel may lack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,10 +23,11 @@ pub enum Forced {
     NoMemfd,
     /// `rwf_nowait`: pretends that pipes refuse `RWF_NOWAIT`.
     NoRwfNowait,
-    /// `vmsplice`: pretends that pipes refuse `RWF_NOWAIT` and that a sandbox refuses `vmsplice`. No kernel lacks it, so
-    /// `fallback` does not contain it.
+    /// `vmsplice`: pretends that pipes refuse `RWF_NOWAIT` and that a sandbox refuses `vmsplice`. No kernel lacks it,
+    /// so `fallback` does not contain it.
     NoVmsplice,
-    /// `vfork`: pretends that `vfork` is `fork`, as on some emulators. No kernel does that, so `fallback` does not contain it.
+    /// `vfork`: pretends that `vfork` is `fork`, as on some emulators. No kernel does that, so `fallback` does not
+    /// contain it.
     NoSharedMemory,
     /// `async`: each verb that waits runs its `_async` counterpart, on a runtime of its own.
     Async,
@@ -53,8 +55,8 @@ pub const fn is_forced(_: Forced) -> bool {
     false
 }
 
-/// Returns the factor of `PIPEWRIGHT_TEST_SCALE`, by which the machine is slower than a usual one: 1 except in a build with
-/// test hooks. For a limit that has to hold on an emulated processor as well, such as that of a handshake.
+/// Returns the factor of `PIPEWRIGHT_TEST_SCALE`, by which the machine is slower than a usual one: 1 except in a build
+/// with test hooks. For a limit that has to hold on an emulated processor as well, such as that of a handshake.
 #[cfg(not(pipewright_test_hooks))]
 #[must_use]
 pub const fn slowness() -> u32 {
@@ -110,8 +112,8 @@ mod hooks {
         })
     }
 
-    /// Returns a runtime without threads of its own. `None` unless verbs run as tasks, inside a runtime, and if none can be
-    /// made.
+    /// Returns a runtime without threads of its own. `None` unless verbs run as tasks, inside a runtime, and if none
+    /// can be made.
     #[cfg(feature = "tokio")]
     #[must_use]
     pub fn runtime() -> Option<tokio::runtime::Runtime> {

@@ -36,7 +36,8 @@ impl Uring {
     ///
     /// # Platform
     /// Linux 5.6 and later: `io_uring_setup` with `SINGLE_ISSUER` and `DEFER_TASKRUN` (6.1), or with
-    /// `SINGLE_ISSUER` and `COOP_TASKRUN` (6.0), or with `COOP_TASKRUN` alone (5.19), or without; `IORING_REGISTER_PROBE` to check each operation;
+    /// `SINGLE_ISSUER` and `COOP_TASKRUN` (6.0), or with `COOP_TASKRUN` alone (5.19), or without;
+    /// `IORING_REGISTER_PROBE` to check each operation;
     /// `IORING_REGISTER_IOWQ_MAX_WORKERS` (5.15). No kernel thread polls. Not available elsewhere.
     ///
     /// # Errors

@@ -14,8 +14,8 @@ use std::io;
 /// no environment. Windows: `Unsupported`.
 ///
 /// # Errors
-/// `Unsupported`: this system does not show environments, or `/proc` is not that of the own pid namespace. Other errors: there
-/// is no room to read them all.
+/// `Unsupported`: this system does not show environments, or `/proc` is not that of the own pid namespace. Other
+/// errors: there is no room to read them all.
 pub fn processes_with_variable(name: &str, value: &str) -> io::Result<Vec<u32>> {
     imp::processes_with_variable(name, value)
 }

@@ -78,8 +78,8 @@ static OPEN_REFUSED: AtomicBool = AtomicBool::new(false);
 /// Opens a pidfd of the process that has that number now: an unreaped child of this process, or a process
 /// that the caller checks afterwards to be the intended one.
 ///
-/// `None`: there is no such process. That the machine refuses pidfds is remembered: `pidfd_open` needs no right, so EPERM
-/// comes from a filter.
+/// `None`: there is no such process. That the machine refuses pidfds is remembered: `pidfd_open` needs no right, so
+/// EPERM comes from a filter.
 pub(crate) fn open_pidfd(pid: i32) -> rustix::io::Result<Option<OwnedFd>> {
     if pidfds_are_refused() {
         return Err(Errno::NOSYS);

@@ -1,5 +1,5 @@
-//! Registers each stream with the runtime, and reads or writes when the runtime reports it ready. An object that cannot be
-//! registered is always ready.
+//! Registers each stream with the runtime, and reads or writes when the runtime reports it ready. An object that cannot
+//! be registered is always ready.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -62,7 +62,8 @@ impl<P: End> AsRawFd for Registered<P> {
 
 /// Registers an end, or returns it with the error.
 fn register<P: End>(pipe: P) -> Result<Stream<P>, (P, io::Error)> {
-    // SAFETY: it owns the descriptor, which stays open and the same until the drop: no other code can reach the end. So the
+    // SAFETY: it owns the descriptor, which stays open and the same until the drop: no other code can reach the end. So
+    // the
     // `close` of a writer cannot replace the descriptor.
     let registered = unsafe { AsyncFd::register_with_interest(Registered(pipe), P::INTEREST) };
     match registered.map_err(|error| error.into_parts()) {
@@ -76,8 +77,8 @@ impl<P: End> Stream<P> {
         register(pipe).map_err(|(_, error)| error)
     }
 
-    /// Registers a standard stream, if it can be waited for. An object on a disk cannot: epoll refuses it, and kqueue never
-    /// reports its end.
+    /// Registers a standard stream, if it can be waited for. An object on a disk cannot: epoll refuses it, and kqueue
+    /// never reports its end.
     pub(crate) fn of_stdio(pipe: P, is_on_disk: bool) -> io::Result<Stream<P>> {
         if is_on_disk {
             return Ok(Stream::InPlace(pipe));

@@ -1,5 +1,5 @@
-//! A folder that is known by what it is, not by its name: whoever may write in the folder above can put another one, or a link, in
-//! its place.
+//! A folder that is known by what it is, not by its name: whoever may write in the folder above can put another one, or
+//! a link, in its place.
 
 use std::fs::File;
 use std::io;
@@ -68,7 +68,8 @@ impl OpenFolder {
         self.0.create_new(name, is_private)
     }
 
-    /// Opens a regular file to append. It has one name: another one may be of a file that somebody else could not write.
+    /// Opens a regular file to append. It has one name: another one may be of a file that somebody else could not
+    /// write.
     ///
     /// # Errors
     /// It is missing, something else ([`Distrust`]), or cannot be opened.

@@ -6,11 +6,12 @@ use std::path::Path;
 
 use super::{Facts, open_beside};
 
-/// An exclusive lock that belongs to this process: a child or a fork that outlives it does not hold it. It ends with the process.
+/// An exclusive lock that belongs to this process: a child or a fork that outlives it does not hold it. It ends with
+/// the process.
 ///
 /// # Platform
-/// Unix: `fcntl(F_SETLK)` on the whole file, which also excludes a lock of SQLite on it, and a list of the files that this
-/// process has locked, because such locks do not exclude each other within a process. Windows: `LockFileEx`.
+/// Unix: `fcntl(F_SETLK)` on the whole file, which also excludes a lock of SQLite on it, and a list of the files that
+/// this process has locked, because such locks do not exclude each other within a process. Windows: `LockFileEx`.
 ///
 /// # Drop
 /// Unlocks. The file stays: if it were removed, two processes could hold locks of two files with one name.
@@ -22,8 +23,8 @@ pub struct PrivateLock {
 }
 
 impl PrivateLock {
-    /// Takes the lock of a file that belongs to `main`; creates the file if it is missing. `None`: another process has the lock,
-    /// or this one has.
+    /// Takes the lock of a file that belongs to `main`; creates the file if it is missing. `None`: another process has
+    /// the lock, or this one has.
     ///
     /// # Errors
     /// The file cannot be opened, trusted or locked.
@@ -101,7 +102,8 @@ mod imp {
         pub(super) fn fill(mut self, file: &File) -> io::Result<Option<Place>> {
             let id = id(&file.metadata()?);
             if self.0.contains(&id) {
-                // Somebody has moved a locked file to this name since it was looked at. The descriptor stays open with the lock.
+                // Somebody has moved a locked file to this name since it was looked at. The descriptor stays open with
+                // the lock.
                 if let Ok(copy) = file.try_clone() {
                     std::mem::forget(copy);
                 }
@@ -169,7 +171,8 @@ mod imp {
     pub(super) fn try_lock(file: &File) -> io::Result<bool> {
         let flags = LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY;
         let mut from_start = OVERLAPPED::default();
-        // SAFETY: a live handle that is not opened for overlapped use, so that the structure is used during the call only.
+        // SAFETY: a live handle that is not opened for overlapped use, so that the structure is used during the call
+        // only.
         let locked = unsafe {
             LockFileEx(file.as_raw_handle(), flags, 0, u32::MAX, u32::MAX, &raw mut from_start)
         };

@@ -1,7 +1,8 @@
 //! Standard streams that were closed when this process started.
 //!
-//! std opens the null device for each of them before `main`, and reports a read or a write of a closed stream as a success. So a
-//! program cannot find out later, and its children would write to the null device: output is lost, and every exit code is 0.
+//! std opens the null device for each of them before `main`, and reports a read or a write of a closed stream as a
+//! success. So a program cannot find out later, and its children would write to the null device: output is lost, and
+//! every exit code is 0.
 
 use std::io::{self, Read, Write};
 
@@ -23,12 +24,12 @@ pub fn was_pipe_ignored() -> bool {
     imp::was_pipe_ignored()
 }
 
-/// Makes the streams that were closed at the start fail again, in this process and in the children that inherit them. Call
-/// it at the start of `main`, before any thread starts.
+/// Makes the streams that were closed at the start fail again, in this process and in the children that inherit them.
+/// Call it at the start of `main`, before any thread starts.
 ///
 /// # Platform
-/// Unix: the null device takes their numbers, opened so that reads or writes fail with `EBADF`, and closed on exec. So no
-/// file that is opened later gets one of the numbers.
+/// Unix: the null device takes their numbers, opened so that reads or writes fail with `EBADF`, and closed on exec. So
+/// no file that is opened later gets one of the numbers.
 ///
 /// # Errors
 /// The null device cannot be opened.
@@ -50,7 +51,8 @@ pub fn stdout() -> OwnStdout {
     OwnStdout(io::stdout())
 }
 
-/// Returns this process's stdin as a reader that fails if it was closed at the start. That of std finds the end of the input.
+/// Returns this process's stdin as a reader that fails if it was closed at the start. That of std finds the end of the
+/// input.
 #[must_use]
 pub fn stdin() -> OwnStdin {
     OwnStdin(io::stdin())

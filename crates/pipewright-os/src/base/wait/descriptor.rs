@@ -41,8 +41,8 @@ impl WaitDescriptor {
         self.0.update(slots, deadline)
     }
 
-    /// Sets the slots to wait for, as [`update`](Self::update) does, without a timer. Returns the time at which the caller
-    /// has to stop waiting, which takes no further handle.
+    /// Sets the slots to wait for, as [`update`](Self::update) does, without a timer. Returns the time at which the
+    /// caller has to stop waiting, which takes no further handle.
     ///
     /// # Errors
     /// The system has no memory.
@@ -181,12 +181,12 @@ mod imp {
         }
     }
 
-    /// Removes the registration of a descriptor that may have been closed meanwhile. Its number may belong to another open
-    /// file then, which the `epoll` does not have.
+    /// Removes the registration of a descriptor that may have been closed meanwhile. Its number may belong to another
+    /// open file then, which the `epoll` does not have.
     fn remove(epoll: &OwnedFd, number: RawFd) {
         let (this, no_event) = (epoll.as_raw_fd(), std::ptr::null_mut());
-        // SAFETY: numbers, and no event is needed to remove one. An error is ignored: the registration has ended with the
-        // descriptor.
+        // SAFETY: numbers, and no event is needed to remove one. An error is ignored: the registration has ended with
+        // the descriptor.
         let _ = unsafe { libc::epoll_ctl(this, libc::EPOLL_CTL_DEL, number, no_event) };
     }
 }

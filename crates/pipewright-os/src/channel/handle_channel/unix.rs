@@ -27,7 +27,8 @@ pub(crate) struct Socket {
 /// The reason why a send does not block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sending {
-    /// `MSG_DONTWAIT`, which belongs to the call. The mode belongs to the open file description, which another process may share.
+    /// `MSG_DONTWAIT`, which belongs to the call. The mode belongs to the open file description, which another process
+    /// may share.
     Flagged,
     /// `O_NONBLOCK`, on an end that is ours alone.
     OwnMode,

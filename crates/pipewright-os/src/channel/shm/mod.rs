@@ -110,7 +110,8 @@ impl Written {
     /// because of the list no copy of it can get more rights.
     ///
     /// # Errors
-    /// `Unsupported`: a processor of 32 bits. `InvalidInput`: the size is invalid. Otherwise the name of the failed call and its error: there is not
+    /// `Unsupported`: a processor of 32 bits. `InvalidInput`: the size is invalid. Otherwise the name of the failed
+    /// call and its error: there is not
     /// enough memory, the limit on handles was reached, the system has no such objects, or a filter denies
     /// them.
     pub fn create(options: ShmOptions) -> io::Result<Written> {

@@ -31,8 +31,8 @@ type Release = unsafe extern "system" fn(HPCON) -> HRESULT;
 /// This process's side.
 ///
 /// # Drop
-/// Closes the console before the pipes: until Windows 11 24H2 the call waits for the output to be read, or its pipe to be
-/// closed, so it runs on a thread of its own.
+/// Closes the console before the pipes: until Windows 11 24H2 the call waits for the output to be read, or its pipe to
+/// be closed, so it runs on a thread of its own.
 pub(super) struct Pty {
     console: Arc<PseudoConsole>,
     reader: PipeReader,

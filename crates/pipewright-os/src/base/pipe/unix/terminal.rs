@@ -41,9 +41,9 @@ pub(super) fn read(fd: BorrowedFd<'_>, into: &mut [MaybeUninit<u8>]) -> Result<u
 
 /// Makes one read.
 ///
-/// Linux reports the end as `EIO`, and can do so too early. `n_tty_read` finds no bytes, then asks if the other side has
-/// been closed; a child that writes and exits in between is closed with its bytes unread. So the end counts only if a
-/// second read, which begins after the close, finds nothing either.
+/// Linux reports the end as `EIO`, and can do so too early. `n_tty_read` finds no bytes, then asks if the other side
+/// has been closed; a child that writes and exits in between is closed with its bytes unread. So the end counts only if
+/// a second read, which begins after the close, finds nothing either.
 fn read_once(fd: BorrowedFd<'_>, into: &mut [MaybeUninit<u8>]) -> Result<usize, Errno> {
     for _ in 0..2 {
         match rustix::io::read(fd, &mut *into) {

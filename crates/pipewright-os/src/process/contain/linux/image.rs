@@ -56,8 +56,8 @@ pub(crate) fn prove() {
     PROVEN.store(true, Ordering::Relaxed);
 }
 
-/// Records that the program does not work here, so that it is not tried again, if the error of a first try says so: `None`,
-/// or the number of a refusal. Any other number may be gone the next moment. Returns the error of the start.
+/// Records that the program does not work here, so that it is not tried again, if the error of a first try says so:
+/// `None`, or the number of a refusal. Any other number may be gone the next moment. Returns the error of the start.
 pub(crate) fn judge(error: io::Error) -> io::Error {
     use rustix::io::Errno;
     let is_refusal = match Errno::from_io_error(&error) {

@@ -313,7 +313,8 @@ fn explain(
             let others = own.other_processes();
             let leaf = || {
                 format!(
-                    "mkdir {path}/leaf; for p in $(cat {path}/cgroup.procs); do echo $p > {path}/leaf/cgroup.procs; done"
+                    "mkdir {path}/leaf; \
+                     for p in $(cat {path}/cgroup.procs); do echo $p > {path}/leaf/cgroup.procs; done"
                 )
             };
             (
