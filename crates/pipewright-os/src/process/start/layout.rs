@@ -438,7 +438,7 @@ pub(super) fn with_effective_first(effective: u32, groups: &[u32]) -> Vec<u32> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::ffi::CStr;
     use std::path::Path;
 
@@ -461,7 +461,11 @@ mod tests {
         unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned()
     }
 
-    fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOptions) -> Plan<'a> {
+    pub(crate) fn plan<'a>(
+        program: &'a str,
+        args: &'a [OsString],
+        unix: &'a UnixOptions,
+    ) -> Plan<'a> {
         Plan {
             program: OsStr::new(program),
             search: Search::Path(OsStr::new("/a::/b c")),

@@ -1,6 +1,6 @@
 //! Tests of a plan as the supervisor reads it, and of slots in a fork.
 
-use std::ffi::{CStr, OsStr, OsString};
+use std::ffi::{CStr, OsString};
 use std::path::Path;
 
 use super::super::{ChildSetup, Lists, child_setup, start, start_uncontained};
@@ -10,31 +10,11 @@ use crate::base::signal::Signal;
 use crate::process::nolibc::message::{self, CURRENT_DIR_HANDLE, field, flag, group};
 use crate::process::nolibc::steps::Stdio;
 use crate::process::start::layout::Layout;
+use crate::process::start::layout::tests::plan;
 use crate::process::start::linux::resource_number;
 use crate::process::start::{
-    ChildStdio, Env, Group, Inherit, Plan, Resource, ResourceLimit, Search, TreeSlot, UnixOptions,
-    begin, spawn,
+    Env, Group, Plan, Resource, ResourceLimit, TreeSlot, UnixOptions, begin, spawn,
 };
-
-fn plan<'a>(program: &'a str, args: &'a [OsString], unix: &'a UnixOptions) -> Plan<'a> {
-    Plan {
-        program: OsStr::new(program),
-        search: Search::Path(OsStr::new("/a::/b c")),
-        arg0: None,
-        args,
-        env: Env::Exactly(&[]),
-        current_dir: None,
-        stdio: [ChildStdio::Inherit; 3],
-        inherit: Inherit::List(&[]),
-        contain: None,
-        limits: None,
-        slot: None,
-        foreground: None,
-        terminal: None,
-        unix,
-        windows: None,
-    }
-}
 
 #[test]
 fn the_supervisor_reads_the_plan_that_was_written() {
