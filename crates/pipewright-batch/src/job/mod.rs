@@ -562,24 +562,6 @@ impl fmt::Display for NotUnicode {
 
 impl std::error::Error for NotUnicode {}
 
-#[cfg(test)]
-mod tests;
-
-#[cfg(test)]
-mod record_tests {
-    use super::Record;
-
-    #[test]
-    fn columns_are_kept_apart() {
-        let record = Record::new("a").and("").and("bc").and("");
-        assert_eq!(record.column_count(), 4);
-        assert_eq!(record.columns().collect::<Vec<_>>(), [&b"a"[..], b"", b"bc", b""]);
-        assert_eq!((record.column(2), record.column(4)), (Some(&b"bc"[..]), None));
-        assert_eq!(Record::default().columns().collect::<Vec<_>>(), [b""]);
-        assert_ne!(Record::new("ab"), Record::new("a").and("b"));
-    }
-}
-
 // Commands as text that a shell reads back to the same words.
 
 /// Returns the words as a line for a POSIX shell, which reads it back to exactly these words.
@@ -676,3 +658,21 @@ const RESERVED: [&[u8]; 22] = [
     b"until",
     b"while",
 ];
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod record_tests {
+    use super::Record;
+
+    #[test]
+    fn columns_are_kept_apart() {
+        let record = Record::new("a").and("").and("bc").and("");
+        assert_eq!(record.column_count(), 4);
+        assert_eq!(record.columns().collect::<Vec<_>>(), [&b"a"[..], b"", b"bc", b""]);
+        assert_eq!((record.column(2), record.column(4)), (Some(&b"bc"[..]), None));
+        assert_eq!(Record::default().columns().collect::<Vec<_>>(), [b""]);
+        assert_ne!(Record::new("ab"), Record::new("a").and("b"));
+    }
+}
