@@ -395,7 +395,7 @@ pub struct Resources {
     pub mem_bytes: Option<u64>,
     /// The memory up to which the job is tried again with more when it ran out of memory.
     pub most_mem_bytes: Option<u64>,
-    /// What the job takes of each resource of the batch, by its name.
+    /// The amount that the job takes of each resource of the batch, by its name.
     pub named: BTreeMap<String, u32>,
 }
 
