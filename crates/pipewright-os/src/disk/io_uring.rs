@@ -362,6 +362,8 @@ mod imp {
         }
     }
 
+    // The creation of a ring with the best features of the kernel.
+
     /// The maximum number of entries of a ring. More operations are submitted in several calls.
     const MAX_ENTRIES: usize = 32_768;
     const MIN_ENTRIES: u32 = 8;

@@ -401,6 +401,8 @@ fn not_inherited() -> io::Error {
     )
 }
 
+// Inheritance of a channel end: the variables that announce it, and the child's claim.
+
 /// Returns the environment variables that announce the channel end that a child inherits. The first holds its
 /// number. The second, if any, identifies the end, because another handle may get the number later.
 ///

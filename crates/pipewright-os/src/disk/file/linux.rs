@@ -223,6 +223,8 @@ pub(super) fn next_hole(file: &fs::File, from: u64) -> Option<u64> {
     seek(file, SeekFrom::Hole(from)).ok()
 }
 
+// The extents of a file on its disk: `FS_IOC_FIEMAP` (Documentation/filesystems/fiemap.rst).
+
 /// The head of `struct fiemap`, without its array of extents.
 #[repr(C)]
 struct Fiemap {
@@ -253,6 +255,8 @@ pub(super) fn extents(file: &fs::File, offset: u64, bytes: u64) -> Option<usize>
     let result = unsafe { libc::ioctl(fd, FS_IOC_FIEMAP, &raw mut requested) };
     (result == 0).then_some(requested.mapped_extents as usize)
 }
+
+// The metadata space of Btrfs: `BTRFS_IOC_FS_INFO`, `/sys/fs/btrfs/UUID/allocation`.
 
 /// The fields of `struct btrfs_ioctl_fs_info_args` that are read.
 #[repr(C)]
@@ -302,6 +306,8 @@ fn info(file: &fs::File) -> Option<(String, u64)> {
     }
     Some((uuid, u64::from(info.nodesize)))
 }
+
+// The results of reads and writes that must not wait. Found by trial, because no call reports them.
 
 /// More than two ticks of the slowest clock that Linux can be built with (`CONFIG_HZ=100`).
 const TICKS: Duration = Duration::from_millis(25);

@@ -171,6 +171,8 @@ pub(super) fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     Ok(one.canonicalize()? == other.canonicalize()?)
 }
 
+// Disk space for a file: `FileAllocationInfo`, `FileEndOfFileInfo`, `SetFileValidData`.
+
 pub(super) fn allocate(open: &Open, offset: u64, bytes: u64) -> io::Result<()> {
     let end = offset.checked_add(bytes).ok_or(io::ErrorKind::InvalidInput)?;
     let place = i64::try_from(end).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -295,6 +297,8 @@ fn token_and_privilege() -> io::Result<(OwnedHandle, LUID_AND_ATTRIBUTES)> {
     }
     Ok((token, right))
 }
+
+// The completion ports of a file. Each open file can be bound to one port, permanently.
 
 /// The bindings of a file to completion ports.
 #[derive(Debug, Default)]

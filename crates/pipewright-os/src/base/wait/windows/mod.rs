@@ -63,6 +63,8 @@ fn complete_unwaitable(slots: &mut [Slot<'_>]) -> usize {
     slots.iter_mut().map(|slot| usize::from(slot.complete_if_happened())).sum()
 }
 
+// The waits for handles that are no transfers: processes and flags, in any number.
+
 /// The limit of one wait (`MAXIMUM_WAIT_OBJECTS`).
 pub(in crate::base::wait) const MAX_HANDLES: usize = 64;
 /// The handles beside those of slots: the transfers' event, the timer, and the event of the
@@ -249,6 +251,8 @@ impl Overflow {
         Ok(Overflow { _registered: registered, event })
     }
 }
+
+// The reads and writes of one wait.
 
 struct Transfers {
     /// One for each slot. Dropped before the event, which the kernel may set until then.
@@ -499,6 +503,8 @@ pub(in crate::base::wait) fn finish(
     }
 }
 
+// A registered wait: the system's own threads wait for one handle, on behalf of the process.
+
 /// A handle that is waited for once, and the event that is raised then.
 ///
 /// # Drop
@@ -579,6 +585,8 @@ unsafe extern "system" fn on_signalled(context: *mut c_void, _: bool) {
     context.is_signalled.store(true, Ordering::Release);
     context.event.raise();
 }
+
+// The timeout of a wait: never shorter than requested, and not a whole clock tick longer.
 
 /// The most by which a wait in milliseconds is too long: one clock tick. A nearer deadline gets a
 /// timer.

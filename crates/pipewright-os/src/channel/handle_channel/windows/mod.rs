@@ -278,6 +278,8 @@ pub(super) fn room(socket: &Socket) -> EventSource<'_> {
     EventSource::Signalled(socket.writes.event())
 }
 
+// The process that has the other end, and the transfer of handles to and from it.
+
 /// The process that has the other end.
 #[derive(Debug)]
 enum PeerProcess {
@@ -476,6 +478,8 @@ fn wrong(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
+// Channels whose two ends are both in this process.
+
 /// The pairs by the names of their pipes. The names are random, so a name identifies its pipe.
 static LOCAL_PAIRS: Mutex<BTreeMap<PipeName, Weak<LocalPair>>> = Mutex::new(BTreeMap::new());
 
@@ -568,6 +572,8 @@ fn name_of(file: &OwnedHandle) -> Option<PipeName> {
     };
     (known != 0 && buffer.first().is_some_and(|bytes| *bytes > 0)).then_some(buffer)
 }
+
+// The user of this process.
 
 /// Returns the user's SID as text: `S-1-5-21-...`. Empty if it is unknown.
 pub(super) fn user() -> String {

@@ -161,6 +161,8 @@ fn encode_head(to: &mut Vec<u8>, count: u32, handles: u16, kind: u16) {
     to.extend(kind.to_le_bytes());
 }
 
+// The read that is always in progress, and the bytes it has received.
+
 /// The reading side of a channel end.
 ///
 /// # Drop
@@ -316,6 +318,8 @@ impl ChannelReader {
         matches!(what, Some(Err(_)))
     }
 }
+
+// The write that is in progress while the pipe has no room for it.
 
 /// The writing side of a channel end.
 ///
