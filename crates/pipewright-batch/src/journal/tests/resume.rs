@@ -110,6 +110,19 @@ fn an_interrupted_job_that_runs_again_keeps_its_row() {
 
 /// A job that has failed, and a `once` job that may have run, are to run again, and their starts fail.
 #[test]
+fn a_killed_local_run_leaves_the_nodes_of_the_run_before_to_the_next_one() {
+    let folder = Folder::new();
+    let remote = RunFacts { remote: true, ..facts() };
+    drop(Journal::create(&folder.log(), &remote, no_waker()).unwrap());
+    for _ in 0..2 {
+        // It ends without an end in the log, as one that is killed.
+        assert!(resume(&folder.log()).0.left_nodes());
+    }
+    resume(&folder.log()).0.close(Some(0), "finished").unwrap();
+    assert!(!resume(&folder.log()).0.left_nodes());
+}
+
+#[test]
 fn an_earlier_end_stands_until_another_attempt_has_begun() {
     for is_decided in [false, true] {
         let folder = Folder::new();

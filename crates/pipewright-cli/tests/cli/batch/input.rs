@@ -269,6 +269,19 @@ fn the_summary_counts_every_job() {
 }
 
 #[test]
+fn what_cannot_start_and_what_jobs_left_running_is_said() {
+    let place = Place::new();
+    let missing = place.batch(&["--quiet", "--", "no-such-program", ":::", "1"]);
+    assert_eq!(missing.status.code(), Some(123));
+    let words = "pipewright: job 1: cannot start \"no-such-program\": not found in PATH";
+    assert!(err(&missing).starts_with(words), "{}", err(&missing));
+    let left = place.batch(&["--", "sh", "-c", "sleep 60 & :", ":::", "1", "2"]);
+    let words = "2 processes that jobs left running were killed; --contain group keeps them\n";
+    let has_trees = !err(&left).contains("process groups only");
+    assert!(err(&left).contains(words) || !has_trees, "{}", err(&left));
+}
+
+#[test]
 fn only_the_failures_of_the_classes_are_retried() {
     let place = Place::new();
     let soon = pace::option(200);
