@@ -524,6 +524,33 @@ mod tests {
     }
 
     #[test]
+    fn a_job_whose_attempt_is_void_is_as_it_was() {
+        let job = Job::new("true");
+        let job = logged(1, &job);
+        let failed = JobState::failed(Failure::ExitCode);
+        for (earlier, has_run, expected) in [
+            (None, false, JobState::Waiting),
+            (None, true, JobState::Started),
+            (Some(failed), false, failed),
+            (Some(failed), true, JobState::Started),
+        ] {
+            let mut ledger =
+                resumed(earlier.map(|it| Entry::new(job.id, 3, it)).into_iter().collect());
+            if has_run {
+                ledger.intend(&intent(job, 1));
+                ledger.ended(&end(1, AttemptOutcome::Exited(4)), LoggedOutput::default());
+            }
+            ledger.intend(&intent(job, 2));
+            ledger.take();
+            ledger.void(AttemptKey { job: 1, attempt: 2 });
+            let changes = ledger.take();
+            assert_eq!(changes.over().len(), 1, "it does not run any more");
+            let states: Vec<_> = changes.updates().map(|(_, it)| it.state).collect();
+            assert_eq!(states, [expected], "{earlier:?} {has_run}");
+        }
+    }
+
+    #[test]
     fn the_process_of_an_attempt_is_noted_while_it_runs() {
         let job = Job::new("true");
         let mut ledger = resumed(Vec::new());
