@@ -487,9 +487,6 @@ fn random_graphs_end_and_each_job_has_one_outcome() {
     }
 }
 
-/// Makes a named pipe that nobody else opens.
-#[cfg(unix)]
-#[cfg(unix)]
 #[test]
 fn an_input_that_is_a_pipe_without_a_writer_stops_its_job_alone() {
     let _watchdog = Watchdog::start(60);
