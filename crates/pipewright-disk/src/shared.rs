@@ -540,7 +540,8 @@ impl Drop for Pending {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use pipewright_test_macros::isolated_test;
     use pipewright_tests::watchdog::in_a_fork;
