@@ -19,7 +19,7 @@ use pipewright_ipc::Schedule;
 use pipewright_ipc::{
     CallEvent, ErrorKind, OnLine, Options, PendingCall, Pool, PoolOptions, Request, WorkerState,
 };
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
 use pipewright_tests::{alive, pace, skip, watchdog};
