@@ -540,8 +540,8 @@ impl Drop for Pending {
     }
 }
 
-#[cfg(test)]
-#[cfg(unix)]
+#[cfg(all(test, unix))]
+#[expect(clippy::unwrap_used, reason = "clippy knows no helper of tests below such a condition")]
 mod tests {
     use pipewright_test_macros::isolated_test;
     use pipewright_tests::watchdog::in_a_fork;
