@@ -12,7 +12,7 @@
 //! | `link.rs` | a connection to a worker |
 //! | `connector.rs` | connects a node, again and again |
 //! | `via.rs`, `bootstrap.rs` | workers over the stdio of a command, and the way of the program there |
-//! | `slurm.rs` | the nodes of a Slurm allocation |
+//! | `slurm/` | the nodes of a Slurm allocation |
 //! | `listener.rs` | workers that connect by themselves |
 //! | `liars.rs` | tests: nodes that lie |
 

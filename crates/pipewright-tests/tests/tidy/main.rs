@@ -55,6 +55,28 @@ fn a_file_starts_with_a_module_comment() {
 /// A forked child would wait forever for a lock that another thread held, or whose value it was making, at the fork.
 /// Use `PerProcess` instead.
 #[test]
+fn every_file_that_the_table_of_a_module_names_is_there() {
+    let mut missing = Vec::new();
+    for (name, text) in sources("crates") {
+        let path = root().join(&name);
+        let folder = path.parent().unwrap_or(&path);
+        let begins =
+            |line: &&str| !(line.starts_with("//! | file") || line.starts_with("//! | folder"));
+        let table = text.lines().skip_while(begins).take_while(|line| line.starts_with("//! |"));
+        for line in table.skip(1) {
+            // Names are in the first cell, between backticks.
+            let cell = line.split('|').nth(1).unwrap_or_default();
+            let names = cell.split('`').skip(1).step_by(2);
+            let files = names.filter(|it| it.ends_with(".rs") || it.ends_with('/'));
+            let is_missing =
+                |it: &&str| !folder.join(it).exists() && !path.with_extension("").join(it).exists();
+            missing.extend(files.filter(is_missing).map(|it| format!("{name}: {it}")));
+        }
+    }
+    none("a table that names a file which is not there", missing);
+}
+
+#[test]
 fn no_lock_of_a_library_outlives_a_fork() {
     let libraries = ["pipewright-os", "pipewright", "pipewright-ipc", "pipewright-disk"];
     // Nothing forks there.

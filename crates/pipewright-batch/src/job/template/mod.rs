@@ -1,11 +1,4 @@
 //! Commands with placeholders, which the values of a record replace.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `parse.rs` | placeholders in the words of a command |
-//! | `part.rs` | the parts of a word |
-//! | `path_part.rs` | the parts of a path: `{.}`, `{/}`, `{//}`, `{/.}` |
-//! | `error.rs` | the error type |
 
 use std::ffi::OsString;
 use std::sync::Arc;

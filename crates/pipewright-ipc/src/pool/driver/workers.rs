@@ -1,4 +1,4 @@
-//! The workers of a pool: their start, their retirement and replacement, and the handling of their end.
+//! The end of a pool's workers, what becomes of their calls, and the files whose change replaces workers.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,203 +8,17 @@ use std::{env, fs};
 use pipewright::{Command, ExitStatus, OutOfMemory};
 
 use super::PoolDriver;
-use crate::error::{Error, ErrorKind, Peer};
+use crate::error::{Error, ErrorKind};
 use crate::pool::mailbox::QueuedCall;
 use crate::pool::options::PoolOptions;
-use crate::pool::worker::{Worker, WorkerPhase};
+use crate::pool::worker::Worker;
 use crate::trace;
-
-/// The shortest backoff. Without one, the thread would spend all its time on starts that fail.
-const MIN_BACKOFF: Duration = Duration::from_millis(1);
 
 /// The most workers of a call that may end before it is sent to them. After that the call is lost: the next worker
 /// would not take it either.
 const MAX_RETURNS: u32 = 16;
 
-#[derive(Debug, Default)]
-pub(super) struct StartHistory {
-    /// The number of starts.
-    started: u64,
-    /// The number of failed starts since the last success.
-    failures: u32,
-    /// The error of the last failed start.
-    last_error: Option<Error>,
-    /// The number of workers that ended without a reply, since the last reply.
-    crashes: u32,
-    /// The earliest time of the next start.
-    not_before: Option<Instant>,
-}
-
-impl StartHistory {
-    /// Records a reply.
-    pub(super) fn note_success(&mut self) {
-        (self.failures, self.crashes, self.last_error) = (0, 0, None);
-    }
-}
-
 impl PoolDriver {
-    /// Starts and retires workers.
-    pub(super) fn adjust_workers(&mut self, now: Instant) {
-        if self.shutdown.is_some() {
-            self.shut_down_workers(now);
-            if self.waiting.is_empty() {
-                return;
-            }
-            // Calls that wait are served by fresh workers, also now.
-            self.retire_used_up(now);
-        } else {
-            self.files.check(now);
-            self.retire_used_up(now);
-            self.retire_idle(now);
-        }
-        let most = self.options.max_workers.max(1);
-        loop {
-            let mut alive = 0;
-            let mut free = 0;
-            for worker in
-                self.workers.iter().filter(|it| !matches!(it.phase, WorkerPhase::Leaving(..)))
-            {
-                alive += 1;
-                free += self.options.room_for_calls(worker, &self.files, now);
-            }
-            let is_wanted = alive < self.min_workers() || self.waiting.len() > free;
-            let is_early = self.starts.not_before.is_some_and(|time| now < time);
-            // The backoff of the next start begins when that worker has ended.
-            let has_failed = self.workers.iter().any(Worker::has_failed_early);
-            // Those that are leaving still have their memory and their descriptors.
-            let has_room = alive < most && self.workers.len() < most.saturating_mul(2);
-            if !has_room || !is_wanted || is_early || has_failed {
-                return;
-            }
-            self.start_one(now);
-        }
-    }
-
-    /// Returns the number of workers to keep.
-    fn min_workers(&self) -> usize {
-        if self.shutdown.is_some() { 0 } else { self.options.min_workers }
-    }
-
-    fn start_one(&mut self, now: Instant) {
-        self.starts.started += 1;
-        let (number, kept) = (self.starts.started, self.options.kept_output_bytes);
-        match Worker::start(
-            (number, self.files.version),
-            &mut self.command,
-            &self.options.channel,
-            kept,
-        ) {
-            Ok(worker) => {
-                trace::worker_started(worker.number, worker.child.id());
-                self.counters.started.add_one();
-                self.workers.push(worker);
-            }
-            Err(error) => self.note_failed_start(now, &error),
-        }
-    }
-
-    /// Records a failed start. After several of them, the waiting calls end with its error.
-    fn note_failed_start(&mut self, now: Instant, error: &Error) {
-        trace::worker_not_started(error);
-        self.counters.failed_starts.add_one();
-        self.starts.failures += 1;
-        self.back_off(now, self.starts.failures);
-        self.starts.last_error = Some(error.share());
-        let nobody_serves = !self.workers.iter().any(Worker::is_serving);
-        if self.starts.failures >= self.options.start_attempts && nobody_serves {
-            for call in self.waiting.drain(..) {
-                call.end(Err(error.share()));
-            }
-        }
-    }
-
-    /// Returns the error of a call that timed out before a worker was free, with the reason if there is no worker.
-    pub(super) fn no_worker_in_time(&self) -> Error {
-        let kind = ErrorKind::TimedOut { waiting_for: "a worker", peer: Peer::Nobody };
-        match &self.starts.last_error {
-            Some(reason) if !self.workers.iter().any(Worker::is_in_service) => {
-                Error::caused(kind, reason.share())
-            }
-            _ => Error::new(kind),
-        }
-    }
-
-    fn back_off(&mut self, now: Instant, times: u32) {
-        let doubled = 1_u32.checked_shl(times.saturating_sub(1)).unwrap_or(u32::MAX);
-        let pause = self.options.backoff.saturating_mul(doubled).min(self.options.max_backoff);
-        self.starts.not_before = now.checked_add(pause.max(MIN_BACKOFF));
-    }
-
-    /// Retires workers that have to be replaced.
-    fn retire_used_up(&mut self, now: Instant) {
-        for worker in self.workers.iter_mut().filter(|it| it.is_serving()) {
-            if worker.calls.is_empty() && self.options.needs_replacement(worker, &self.files, now) {
-                self.counters.retired.add_one();
-                worker.retire(self.options.shutdown);
-            }
-        }
-    }
-
-    /// Retires workers that were idle for too long.
-    fn retire_idle(&mut self, now: Instant) {
-        let Some(timeout) = self.options.idle_timeout else { return };
-        let mut left = self.workers.iter().filter(|it| it.is_in_service()).count();
-        let mut idle: Vec<&mut Worker> =
-            self.workers.iter_mut().filter(|it| it.is_serving() && it.calls.is_empty()).collect();
-        idle.sort_by_key(|it| it.last_used);
-        for worker in idle {
-            let is_over = now.saturating_duration_since(worker.last_used) >= timeout;
-            if left > self.options.min_workers && is_over {
-                left -= 1;
-                self.counters.retired.add_one();
-                worker.retire(self.options.shutdown);
-            }
-        }
-    }
-
-    /// Retires workers without calls, and all of them once the time for calls is over.
-    fn shut_down_workers(&mut self, now: Instant) {
-        let Some((schedule, until)) = self.shutdown else { return };
-        let is_over = until.is_some_and(|until| until <= now);
-        if is_over {
-            self.waiting.clear();
-            self.shutdown = Some((schedule, None));
-        }
-        for worker in &mut self.workers {
-            if is_over {
-                for active in worker.calls.drain(..) {
-                    active.call.end(Err(Error::new(ErrorKind::ShutDown)));
-                }
-            }
-            if worker.calls.is_empty() && self.waiting.is_empty() {
-                worker.retire(schedule);
-            }
-        }
-    }
-
-    /// Returns the next time after `now` at which workers have to be started or retired. (Not after the current time: a
-    /// deadline that has passed since `now` would be missed, and no event would report it.)
-    pub(super) fn adjustment_deadline(&self, now: Instant) -> Option<Instant> {
-        let in_service = self.workers.iter().filter(|it| it.is_in_service());
-        // A borrowed connection may come back at any moment, unnoticed.
-        let since = |it: &Worker| if it.is_lent() { now } else { it.last_used };
-        let oldest = in_service.clone().filter(|it| it.calls.is_empty()).map(since).min();
-        let serving = in_service.count();
-        let idle = match (oldest, self.options.idle_timeout) {
-            (Some(since), Some(timeout)) if serving > self.options.min_workers => {
-                since.checked_add(timeout)
-            }
-            _ => None,
-        };
-        let old = self.options.max_age.and_then(|most| {
-            let idle = self.workers.iter().filter(|it| it.is_serving() && it.calls.is_empty());
-            idle.map(|it| it.started).min()?.checked_add(most)
-        });
-        let is_wanted = !self.waiting.is_empty() || serving < self.min_workers();
-        let start = self.starts.not_before.filter(|time| is_wanted && *time > now);
-        idle.into_iter().chain(old).chain(start).min()
-    }
-
     /// Removes workers that have ended, and ends their calls or gives them to other workers.
     pub(super) fn remove_ended_workers(&mut self, now: Instant) {
         let mut at = 0;

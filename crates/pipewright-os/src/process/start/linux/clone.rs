@@ -395,7 +395,7 @@ impl StackPool {
         let _ = self.busy.fetch_update(Ordering::Release, Ordering::Relaxed, add);
     }
 
-    /// Returns the processes that are on stacks with a place. A 1 is no number of one: a start has set it (clone.rs).
+    /// Returns the processes that are on stacks with a place. A 1 is no number of one: a start has set it (`create`).
     fn processes(&self) -> Vec<i32> {
         let marks = self.places.iter().filter_map(Place::base);
         marks.map(|base| mark(base).load(Ordering::Acquire)).filter(|pid| *pid > 1).collect()
