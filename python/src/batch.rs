@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pipewright_batch::{
-    AttemptOutcome, Batch, Containing, Control, Event, HaltRule, Job, JobStdin, OutputMode, OutputOptions,
-    ProgressKind, Run, Summary,
+    AttemptOutcome, Batch, Containing, Control, Event, HaltRule, Job, JobStdin, OutputMode,
+    OutputOptions, ProgressKind, Run, Summary,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
