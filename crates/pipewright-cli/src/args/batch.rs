@@ -177,7 +177,9 @@ pub(crate) struct BatchOptions {
           value_parser = parse_bytes, help_heading = headings::LIMITS)]
     pub(crate) max_output: Option<usize>,
 
-    /// Start no more jobs at RULE: soon,fail=N, soon,fail=P% or soon,success=N; with now, also stop those that run
+    /// Start no more jobs at RULE, such as soon,fail=1, now,fail=10%, now,success=1
+    ///
+    /// With now, jobs that run are stopped too.
     #[arg(long, value_name = "RULE", value_hint = ValueHint::Other, value_parser = parse_halt,
           help_heading = headings::LIMITS)]
     pub(crate) halt: Option<HaltRule>,

@@ -75,7 +75,9 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "WHEN", default_value = "always", conflicts_with = "tee", help_heading = headings::OUTPUT)]
     pub(crate) show_output: ShowOutput,
 
-    /// Run on a terminal of its own, as for a person: colours, prompts, no buffering
+    /// Run on a terminal of its own, as for a person
+    ///
+    /// Programs use colours and prompts there, and buffer nothing.
     ///
     /// stdout is the terminal, with stderr in it unless --stderr is given. If stdin is a terminal, the command reads
     /// its keys; otherwise it reads stdin itself.
@@ -112,7 +114,8 @@ pub(crate) struct RunOptions {
     pub(crate) stdin: Option<OsString>,
 
     /// Pass the file descriptor FD to the command (repeatable)
-    #[arg(long, value_name = "FD", value_hint = ValueHint::Other, help_heading = headings::ENVIRONMENT)]
+    #[arg(long, value_name = "FD", value_hint = ValueHint::Other, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
     pub(crate) inherit: Vec<i32>,
 
     /// Command and its arguments

@@ -134,8 +134,8 @@ fn tokens_of_a_killed_make_come_back() {
     let script = "$PW batch --jobserver share -j3 --resource one=1 --jsonl --from jobs --timeout 2";
     logged_jobs.0.write(
         "jobs",
-        "{\"argv\":[\"make\",\"-f\",\"first\"],\"tokens\":{\"one\":1},\"timeout\":\"500ms\"}\n\
-         {\"argv\":[\"make\",\"-f\",\"second\"],\"tokens\":{\"one\":1},\"timeout\":\"100s\"}\n",
+        "{\"argv\":[\"make\",\"-f\",\"first\"],\"resources\":{\"one\":1},\"timeout\":\"500ms\"}\n\
+         {\"argv\":[\"make\",\"-f\",\"second\"],\"resources\":{\"one\":1},\"timeout\":\"100s\"}\n",
     );
     let output = logged_jobs.run(&format!("{script} --stop-signal KILL"));
     assert_eq!(output.status.code(), Some(123), "{}", err(&output));
