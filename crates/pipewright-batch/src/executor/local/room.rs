@@ -21,7 +21,7 @@ const SPARE: usize = 24;
 /// The room for attempts.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// The most attempts at once, as far as it is known.
+    /// The most attempts at once that are known to find room.
     most: usize,
     /// The most that there have been at once.
     seen: usize,
@@ -75,10 +75,9 @@ impl Room {
             return false;
         }
         if running >= self.seen {
-            // A job that has run must not find the room for its output gone.
+            // A job that has run must not find the room for its output gone. The first one is tried in any case.
             let needed = SPARE + files.saturating_mul(running + 1);
-            let left = open_limit::left().filter(|left| running > 0 && *left < needed);
-            if left.is_some() {
+            if running > 0 && open_limit::left().is_some_and(|left| left < needed) {
                 let limit = open_limit::of_this_process().unwrap_or(0);
                 self.shrink(running, format!("`ulimit -n` allows {limit} open files: raise it"));
                 return false;
@@ -88,7 +87,7 @@ impl Room {
         true
     }
 
-    /// Lets one more attempt start after a while, if so many run as may.
+    /// Lets one more attempt start after a while, if no other one may start.
     pub(super) fn grow(&mut self, running: usize) {
         let now = Instant::now();
         if running >= self.most && self.grows_at.is_some_and(|at| now >= at) {
