@@ -19,8 +19,10 @@ def grandchild(tmp_path: Path) -> Iterator[Any]:
         path = tmp_path / f"pid{len(made)}"
         made.append(path)
         new = "setsid " if session else ""
-        script = f"{new}sh -c 'echo $$ > {path}.part; mv {path}.part {path}; exec sleep 600' {streams} &\n"
-        return script + f"while ! [ -e {path} ]; do sleep 0.01; done\n", path
+        # The shell says by itself that it is ready: a `mv` that just did it may still be there, and be counted.
+        ready = f"{path}.ready"
+        script = f"{new}sh -c 'echo $$ > {path}; : > {ready}; exec sleep 600' {streams} &\n"
+        return script + f"while ! [ -e {ready} ]; do sleep 0.01; done\n", path
 
     yield text
     for path in made:
