@@ -9,7 +9,6 @@ use pipewright::Source;
 use pipewright_os::base::cpu;
 
 use crate::options::Options;
-use crate::wire::MAX_CALLS;
 
 /// The options of a pool.
 ///
@@ -168,13 +167,6 @@ impl Default for Schedule {
             goodbye: Duration::from_secs(2),
             terminate: Duration::from_secs(1),
         }
-    }
-}
-
-impl PoolOptions {
-    /// Returns the number of calls that a worker gets at a time: one if it is reset between calls.
-    pub(super) fn calls_at_a_time(&self) -> usize {
-        if self.reset_timeout.is_some() { 1 } else { self.calls_per_worker.clamp(1, MAX_CALLS) }
     }
 }
 

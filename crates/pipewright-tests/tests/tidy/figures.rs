@@ -68,7 +68,7 @@ const SAID: &[Said<'_>] = &[
     (
         "docs/workers.md",
         "After {} such workers it is `Lost`",
-        &[("pool/driver/workers.rs", "MAX_RETURNS: u32 = ", 1)],
+        &[("pool/driver/ended.rs", "MAX_RETURNS: u32 = ", 1)],
     ),
     (
         "docs/workers.md",

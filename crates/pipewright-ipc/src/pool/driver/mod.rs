@@ -1,13 +1,15 @@
 //! The thread that drives a pool: it waits for all workers and callers at once, and handles their events.
 //!
-//! Calls are here, and the start, retirement and replacement of workers; `workers.rs` handles their end, and watches the files whose
-//! change replaces them.
+//! Calls are here, and the start, retirement and replacement of workers; `ended.rs` handles their end.
 
-mod workers;
+mod ended;
 
 use std::collections::{HashSet, VecDeque};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+use std::{env, fs};
 
 use pipewright::{CancelToken, Command};
 use pipewright_os::base::wait::{self, Slot};
@@ -22,8 +24,7 @@ use super::worker::{ActiveCall, Worker, WorkerPhase, WorkerSlots};
 use crate::connection::RawMessage;
 use crate::error::{Error, ErrorKind, Peer};
 use crate::trace;
-use crate::wire::{self, kind};
-use workers::WatchedFiles;
+use crate::wire::{self, MAX_CALLS, kind};
 
 /// The pause before the next try after a wait has failed.
 const RETRY_WAIT: Duration = Duration::from_millis(10);
@@ -120,6 +121,22 @@ impl PoolDriver {
                 self.end_all(&Error::cannot("wait for workers")(error));
                 cannot_wait = true;
             }
+        }
+    }
+
+    /// Removes workers that have ended, and ends their calls or gives them to other workers.
+    fn remove_ended_workers(&mut self, now: Instant) {
+        let mut at = 0;
+        while let Some(worker) = self.workers.get(at) {
+            if worker.has_ended() {
+                let worker = self.workers.swap_remove(at);
+                self.handle_end(worker, now);
+                continue;
+            }
+            if worker.is_abandoned() && !worker.calls.is_empty() {
+                self.end_calls_of_abandoned(at);
+            }
+            at += 1;
         }
     }
 
@@ -428,6 +445,11 @@ impl PoolOptions {
             || self.max_age.is_some_and(|most| age >= most)
             || worker.version != files.version
             || worker.exceeds_memory
+    }
+
+    /// Returns the number of calls that a worker gets at a time: one if it is reset between calls.
+    fn calls_at_a_time(&self) -> usize {
+        if self.reset_timeout.is_some() { 1 } else { self.calls_per_worker.clamp(1, MAX_CALLS) }
     }
 
     /// Returns the number of further calls that a worker may get. It is 0 if the worker has to be replaced: otherwise
@@ -802,5 +824,95 @@ impl PoolDriver {
         let is_wanted = !self.waiting.is_empty() || serving < self.min_workers();
         let start = self.starts.not_before.filter(|time| is_wanted && *time > now);
         idle.into_iter().chain(old).chain(start).min()
+    }
+}
+
+/// The files whose change replaces workers.
+#[derive(Debug)]
+struct WatchedFiles {
+    paths: Vec<PathBuf>,
+    stamps: Vec<Stamp>,
+    /// The number of changes so far.
+    version: u64,
+    checked: Option<Instant>,
+}
+
+/// The length and times of a file, which distinguish it from its replacement.
+type Stamp = Option<(u64, SystemTime, Option<SystemTime>)>;
+
+/// The shortest time between two checks.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
+impl WatchedFiles {
+    fn of(command: &Command, options: &PoolOptions) -> WatchedFiles {
+        let mut paths = options.watched_files.clone();
+        if options.replace_when_changed {
+            let folders = env::var_os("PATH").unwrap_or_default();
+            paths.extend(executable(command.get_program(), &folders));
+        }
+        let stamps = paths.iter().map(|path| stamp(path)).collect();
+        WatchedFiles { paths, stamps, version: 0, checked: None }
+    }
+
+    /// Returns the time of the next check. `None`: never.
+    fn fresh_until(&self) -> Option<Instant> {
+        if self.paths.is_empty() {
+            return None;
+        }
+        Some(self.checked.map_or_else(Instant::now, |checked| checked + CHECK_INTERVAL))
+    }
+
+    /// Checks the files for changes.
+    fn check(&mut self, now: Instant) {
+        let is_early = self.checked.is_some_and(|then| now < then + CHECK_INTERVAL);
+        if self.paths.is_empty() || is_early {
+            return;
+        }
+        self.checked = Some(now);
+        let stamps: Vec<Stamp> = self.paths.iter().map(|path| stamp(path)).collect();
+        // A missing file is about to be replaced.
+        let has_changed = |(new, old): (&Stamp, &Stamp)| new.is_some() && new != old;
+        if stamps.iter().zip(&self.stamps).any(has_changed) {
+            self.stamps = stamps;
+            self.version += 1;
+        }
+    }
+}
+
+/// Returns the file of a program, searched in these folders of `PATH`.
+fn executable(program: &OsStr, folders: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(program);
+    if path.components().count() > 1 {
+        return Some(path.to_owned());
+    }
+    // Appended, not replaced: a dot in the name (`worker.py`) need not begin an extension.
+    let mut with_suffix = program.to_owned();
+    with_suffix.push(env::consts::EXE_SUFFIX);
+    env::split_paths(folders)
+        .flat_map(|folder| [folder.join(program), folder.join(&with_suffix)])
+        .find(|file| file.is_file())
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let metadata = fs::metadata(path).ok()?;
+    // The creation time, if the filesystem has it, tells a copy that kept the modification time.
+    Some((metadata.len(), metadata.modified().ok()?, metadata.created().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executable_name_may_contain_a_dot() {
+        let folder = env::temp_dir().join(format!("pipewright-rules-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join(format!("worker.v2{}", env::consts::EXE_SUFFIX));
+        fs::write(&file, "").unwrap();
+        let folders = env::join_paths([&folder]).unwrap();
+        let found = |name: &str| executable(OsStr::new(name), &folders);
+        let answers = [found("worker.v2"), found("worker"), found("worker.v3"), found("dir/file")];
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(answers, [Some(file), None, None, Some(PathBuf::from("dir/file"))]);
     }
 }
