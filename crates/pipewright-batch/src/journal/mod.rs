@@ -1,12 +1,13 @@
 //! The log of a batch: what is about to run, how it ended, durable, and readable while it is written.
 //!
-//! The log is a SQLite file; docs/batch-log.md describes its tables. One thread writes it: it takes all changes that are
-//! pending, commits them in one transaction, and takes the next ones. A commit begins at once if the last one began more than
-//! 10 ms ago or an intent is awaited. Otherwise it waits until then, so that jobs which take less time share commits.
+//! The log is a SQLite file; docs/batch-log.md describes its tables. One thread writes it: it takes all changes that
+//! are pending, commits them in one transaction, and takes the next ones. A commit begins at once if the last one began
+//! more than 10 ms ago or an intent is awaited. Otherwise it waits until then, so that jobs which take less time share
+//! commits.
 //!
 //! **Driver.** One thread calls [`Journal`]. Calls only collect changes; [`Journal::submit`] hands them to the writer. The
-//! changes between two calls of `submit` are committed together: an end of an attempt and the decision about its job belong in
-//! one. Reports come back through [`Journal::next_report`], after a call of the waker.
+//! changes between two calls of `submit` are committed together: an end of an attempt and the decision about its job
+//! belong in one. Reports come back through [`Journal::next_report`], after a call of the waker.
 //!
 //! **Failure.** If a commit fails, everything is kept in order and repeated until it is durable, and nothing waits for it. Start
 //! no job between [`Report::Failed`] and [`Report::Works`].
@@ -18,37 +19,27 @@
 //! | file | contents |
 //! |---|---|
 //! | `ledger.rs`, `changes.rs` | from calls to changes of rows; states of jobs |
-//! | `queue.rs`, `committer.rs` | from the driver to the thread that writes; group commit, failures |
-//! | `outputs.rs` | outputs on disk before the ends that refer to them |
-//! | `sqlite.rs`, `schema.rs` | what is written to: SQLite; tables and their versions |
-//! | `create.rs`, `open.rs`, `runner.rs`, `past.rs` | creation, resumption, one writer, jobs of earlier runs |
-//! | `left.rs`, `lost.rs` | jobs of a killed runner that still run; outputs that a power cut has taken |
-//! | `files.rs`, `check.rs`, `wal.rs` | files beside the log that cannot be trusted; files that are no log; damage |
-//! | `completeness.rs` | a log that is resumed without its input |
-//! | `read/` | the log as others read it |
+//! | `writer.rs` | from the driver to the thread that writes; group commit, failures, outputs on disk before their ends |
+//! | `sqlite.rs` | what is written to: SQLite; tables and their versions |
+//! | `open.rs`, `past.rs` | creation, resumption, jobs of earlier runs |
+//! | `runner.rs` | one writer; what a killed one has left: jobs that still run, outputs that a power cut has taken |
+//! | `files.rs` | files beside the log that cannot be trusted; files that are no log; damage |
+//! | `read.rs`, `rows.rs` | the log as others read it, or as a run without its input does |
 //! | `error.rs` | errors |
 
 mod changes;
-mod check;
-mod committer;
-mod completeness;
-mod create;
 mod error;
 mod files;
 mod ledger;
-mod left;
-mod lost;
 mod open;
-mod outputs;
 mod past;
-mod queue;
 pub(crate) mod read;
+pub(crate) mod rows;
 mod runner;
-mod schema;
 mod sqlite;
 #[cfg(test)]
 mod tests;
-mod wal;
+mod writer;
 
 #[cfg(test)]
 pub(crate) use sqlite::watched;
@@ -60,18 +51,17 @@ use std::thread::JoinHandle;
 use crate::executor::{AttemptEnd, AttemptKey};
 use crate::vocabulary::JobOutcome;
 pub use error::{LogError, LogErrorKind};
-pub(crate) use ledger::JobState;
-pub(crate) use ledger::{Intent, LoggedJob, LoggedOutput, system_time};
-pub(crate) use outputs::LostOutput;
+pub(crate) use ledger::{Intent, JobState, LoggedJob, LoggedOutput, system_time};
 pub(crate) use past::{Past, PastJob};
+pub(crate) use writer::LostOutput;
 
 use changes::Process;
 use ledger::Ledger;
 use pipewright_os::base::private_file::{Facts, PrivateLock};
 use pipewright_os::process::open::start_time;
 #[cfg(test)]
-use queue::Flushed;
-use queue::Queue;
+use writer::Flushed;
+use writer::Queue;
 
 /// The changes from which on [`Journal::submit_if_large`] hands them to the writer.
 const MOST_COLLECTED_BYTES: usize = 64 << 10;
@@ -130,8 +120,8 @@ pub(crate) enum JournalMode {
 /// The log of a batch, open for its runner.
 ///
 /// # Drop
-/// Writes what was submitted, tries once more if that fails, and does not write the end of the run: the log says that it was
-/// interrupted.
+/// Writes what was submitted, tries once more if that fails, and does not write the end of the run: the log says that
+/// it was interrupted.
 #[derive(Debug)]
 pub(crate) struct Journal {
     ledger: Ledger,
@@ -238,8 +228,8 @@ impl Journal {
 
     /// Notes the final state of a job, also of one that was never started. `reason` is one line for people.
     ///
-    /// While the log fails and much is kept already, jobs that were not started are left out: a resumed batch treats a job that
-    /// the log does not have in the same way.
+    /// While the log fails and much is kept already, jobs that were not started are left out: a resumed batch treats a
+    /// job that the log does not have in the same way.
     ///
     /// Returns the end of an earlier run if that stands: another attempt was to run, and has not begun.
     pub(crate) fn settled(
@@ -262,8 +252,8 @@ impl Journal {
         self.submit_if_large();
     }
 
-    /// Notes that the input has a job of an earlier run. Its number, its name and its settings are those of this input, also if
-    /// it never runs again: other jobs refer to the name.
+    /// Notes that the input has a job of an earlier run. Its number, its name and its settings are those of this input,
+    /// also if it never runs again: other jobs refer to the name.
     pub(crate) fn is_in_input(&mut self, past: &PastJob, job: &LoggedJob<'_>) {
         let is_the_same = past.state == JobState::SUCCEEDED && past.is_described_as(job);
         if past.is_removed || !is_the_same {
@@ -290,7 +280,8 @@ impl Journal {
     /// Submits, and waits until everything is durable.
     ///
     /// # Errors
-    /// The log fails at the moment. The changes are kept, and will be written when it works again. The error itself is a report.
+    /// The log fails at the moment. The changes are kept, and will be written when it works again. The error itself is
+    /// a report.
     #[cfg(test)]
     pub(crate) fn flush(&mut self) -> Result<(), LogError> {
         self.submit();
@@ -301,7 +292,8 @@ impl Journal {
         }
     }
 
-    /// Commits everything that was submitted, in a log that is watched. `each`: from now on each submission at once, too.
+    /// Commits everything that was submitted, in a log that is watched. `each`: from now on each submission at once,
+    /// too.
     #[cfg(test)]
     pub(crate) fn step(&self, each: bool) {
         self.queue.step(each);
@@ -312,10 +304,12 @@ impl Journal {
         self.queue.next_report()
     }
 
-    /// Writes the end of the run and everything before it, and closes the log. `how` is a word such as `finished` or `stopped`.
+    /// Writes the end of the run and everything before it, and closes the log. `how` is a word such as `finished` or
+    /// `stopped`.
     ///
     /// # Errors
-    /// The log could not be written, also not at a second try: it is as after some earlier commit. Or it is not there any more.
+    /// The log could not be written, also not at a second try: it is as after some earlier commit. Or it is not there
+    /// any more.
     pub(crate) fn close(mut self, exit_code: Option<i32>, how: &str) -> Result<(), LogError> {
         self.ledger.end_run(exit_code, how);
         self.submit();
@@ -329,8 +323,8 @@ impl Journal {
         if is_gone { Err(LogError::new(&self.path, LogErrorKind::Gone)) } else { Ok(()) }
     }
 
-    /// Submits if much is collected. Call it when all consequences of all events are noted: what is submitted may be durable
-    /// without the rest.
+    /// Submits if much is collected. Call it when all consequences of all events are noted: what is submitted may be
+    /// durable without the rest.
     pub(crate) fn submit_if_large(&mut self) {
         if self.ledger.changes().bytes() >= MOST_COLLECTED_BYTES {
             self.submit();

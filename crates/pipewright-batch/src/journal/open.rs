@@ -1,31 +1,28 @@
 //! Creating a log, and resuming one.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use pipewright_os::base::private_file::{Facts, PrivateLock, real_path};
+use pipewright_os::base::private_file::{self, Facts, PrivateLock, real_path};
 use pipewright_os::host::network::is_network_filesystem;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior, params};
+use tempfile::{Builder, NamedTempFile};
 
 use super::changes::{Changes, EndedAttempt, JobChange};
-use super::check::{check_file, check_header, check_names, open_error};
-use super::completeness;
-use super::create::{self, NewLog};
 use super::error::{LogError, LogErrorKind};
-use super::files::{self, Claim};
-use super::ledger::JobState;
-use super::ledger::{Ledger, Numbers, system_time, unix_seconds};
-use super::left::{self, LeftJob};
-use super::lost;
+use super::files::{self, Claim, check_file, check_header, check_names, open_error};
+use super::ledger::{JobState, Ledger, Numbers, system_time, unix_seconds};
 use super::past::{Entries, Entry, Past};
-use super::queue::Queue;
-use super::runner::Runner;
-use super::schema::{self, STEPS};
-use super::sqlite::{self, SqliteStore};
-use super::{Journal, JournalMode, RunFacts, Waker, queue, wal};
+use super::runner::{self, LeftJob, Runner};
+use super::sqlite::{self, STEPS, SqliteStore};
+use super::writer::{self, Queue};
+use super::{Journal, JournalMode, RunFacts, Waker, read};
 use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::job::JobId;
 
@@ -36,7 +33,8 @@ impl Journal {
     /// Creates a log for a new batch.
     ///
     /// # Errors
-    /// The file exists ([`LogErrorKind::Exists`]), or cannot be created. Then nothing is left behind but the file of the lock.
+    /// The file exists ([`LogErrorKind::Exists`]), or cannot be created. Then nothing is left behind but the file of
+    /// the lock.
     pub(crate) fn create(path: &Path, facts: &RunFacts, waker: Waker) -> Result<Journal, LogError> {
         let path = &real_path(path).map_err(|error| LogError::creation(path, error))?;
         if Facts::look(path).map_err(|error| LogError::creation(path, error))?.is_some() {
@@ -48,7 +46,7 @@ impl Journal {
         let opened = Opened { facts: new.facts, lock, new: Some(new.batch_id.clone()) };
         new.publish(path)?;
         let begun = begin(path, facts, opened, waker);
-        begun.map(|(journal, _)| journal).inspect_err(|_| create::remove(path))
+        begun.map(|(journal, _)| journal).inspect_err(|_| remove(path))
     }
 
     /// Opens the log of an earlier run, to continue its batch.
@@ -57,8 +55,8 @@ impl Journal {
     /// [`JobState::UNKNOWN`] if they must not run twice.
     ///
     /// # Errors
-    /// The file is missing, is no log, is damaged or newer, cannot be trusted, or another runner uses it. Then the file is
-    /// unchanged.
+    /// The file is missing, is no log, is damaged or newer, cannot be trusted, or another runner uses it. Then the file
+    /// is unchanged.
     pub(crate) fn resume(
         path: &Path,
         facts: &RunFacts,
@@ -70,7 +68,10 @@ impl Journal {
         let lock = take_lock(path, &found)?;
         check_names(path, &found)?;
         let wal = files::open(path, "-wal", &found)?;
-        if wal.map_or(Ok(false), wal::is_damaged).map_err(|error| LogError::io(path, error))? {
+        if wal
+            .map_or(Ok(false), files::is_damaged_wal)
+            .map_err(|error| LogError::io(path, error))?
+        {
             return Err(LogError::new(path, LogErrorKind::Corrupt));
         }
         begin(path, facts, Opened { facts: found, lock, new: None }, waker)
@@ -97,7 +98,7 @@ fn take_lock(path: &Path, log: &Facts) -> Result<PrivateLock, LogError> {
 
 /// Returns the error that names the runner of the log.
 fn in_use(path: &Path) -> LogError {
-    let runner = super::read::open_to_read(path).ok().and_then(|connection| {
+    let runner = read::open_to_read(path).ok().and_then(|connection| {
         // Without an answer the error names no process.
         Runner::last(&connection).ok().flatten()
     });
@@ -127,14 +128,14 @@ fn begin(
     if earlier.runner.as_ref().is_some_and(Runner::runs) {
         return Err(in_use(path));
     }
-    let killed = left::end(path, &earlier.left)?;
+    let killed = runner::end_jobs(path, &earlier.left)?;
     let lost_outputs = match opened.new {
         Some(_) => Vec::new(),
-        None => lost::lost(&connection).map_err(sqlite)?,
+        None => runner::lost_outputs(&connection).map_err(sqlite)?,
     };
-    let jobs = facts.from_log.then(|| completeness::check(&connection, path)).transpose()?;
+    let jobs = facts.from_log.then(|| read::check_input(&connection, path)).transpose()?;
     // Before the mode is set: the first page of a log is then in its file, where `check_header` finds it.
-    schema::migrate(&mut connection, &STEPS).map_err(sqlite)?;
+    sqlite::migrate(&mut connection, &STEPS).map_err(sqlite)?;
     // A run that was killed, or has lost its nodes, and each one after it that was killed before the nodes had ended.
     let query = "SELECT coalesce(max(remote AND (ended IS NULL OR how = ?1)), 0) FROM runs \
                  WHERE number = (SELECT max(number) FROM runs)";
@@ -157,7 +158,7 @@ fn begin(
         }
     };
     // The first read in this mode opens the files beside the log.
-    schema::version(&connection).map_err(sqlite)?;
+    sqlite::version(&connection).map_err(sqlite)?;
     files::check_opened(path, &opened.facts, Some(mode))?;
     match mode {
         JournalMode::WriteAhead => drop(claim),
@@ -176,7 +177,7 @@ fn begin(
         false => Queue::new(waker),
     });
     let store = SqliteStore::new(connection, path);
-    let writer = queue::start_writer(store, Arc::clone(&queue))
+    let writer = writer::start_writer(store, Arc::clone(&queue))
         .map_err(|error| LogError::io(path, error))?;
     let Earlier { entries, numbers, .. } = earlier;
     let numbers = Numbers { run, ..numbers };
@@ -201,7 +202,8 @@ fn begin(
     Ok((journal, Past::new(entries)))
 }
 
-/// Returns the identity of this run, and those of the earlier ones; `None`: one of them has none, because an older version ran.
+/// Returns the identity of this run, and those of the earlier ones; `None`: one of them has none, because an older
+/// version ran.
 fn run_ids(connection: &Connection, run: u32) -> rusqlite::Result<(String, Option<Vec<String>>)> {
     let mut query = connection.prepare("SELECT number, id FROM runs")?;
     let ids = query.query_map([], |row| Ok((row.get::<_, u32>(0)?, row.get(1)?)))?;
@@ -218,7 +220,7 @@ fn run_ids(connection: &Connection, run: u32) -> rusqlite::Result<(String, Optio
 }
 
 /// Writes that this run has begun, and how the attempts of a killed runner ended.
-pub(super) fn write_beginning(
+fn write_beginning(
     connection: &mut Connection,
     runner: &Runner,
     facts: &RunFacts,
@@ -280,7 +282,8 @@ impl Earlier {
         let numbers = Numbers { run: 1, next_job, next_attempt };
         // The numbers of another machine, and those before a boot, say nothing here.
         let is_here = runner.as_ref().is_some_and(Runner::is_of_this_boot);
-        let left = if is_here { left::read(connection).map_err(sqlite)? } else { Vec::new() };
+        let left =
+            if is_here { runner::jobs_left(connection).map_err(sqlite)? } else { Vec::new() };
         Ok(Earlier { runner, entries, numbers, interruptions, left })
     }
 }
@@ -333,7 +336,7 @@ fn read_jobs(
     connection: &Connection,
     interrupted: &HashMap<u32, JobState>,
 ) -> rusqlite::Result<Option<(Entries, u32)>> {
-    let input = match schema::version(connection)? {
+    let input = match sqlite::version(connection)? {
         ..=1 => "0",
         _ => "removed IS NOT NULL",
     };
@@ -373,4 +376,90 @@ impl JournalMode {
             ),
         }
     }
+}
+
+// A new log: made whole under another name, durable, and only then visible.
+//
+// A creation that is killed leaves no log. So an empty file, or one without tables, is always a damaged log, and is
+// never taken for a batch that has not begun.
+
+/// A whole log without its name.
+///
+/// # Drop
+/// Removes the file.
+pub(super) struct NewLog {
+    file: NamedTempFile,
+    pub(super) facts: Facts,
+    pub(super) batch_id: String,
+}
+
+impl NewLog {
+    /// Makes the file of a log in the folder of its path, with the beginning of its first run.
+    ///
+    /// # Errors
+    /// The file cannot be created or written.
+    pub(super) fn make(path: &Path, facts: &RunFacts) -> Result<NewLog, LogError> {
+        let (batch_id, image) = image(facts).map_err(|error| LogError::sqlite(path, error))?;
+        let write = || {
+            let mut prefix = OsString::from(".");
+            prefix.push(path.file_name().unwrap_or_default());
+            prefix.push("-new-");
+            let folder = path.parent().unwrap_or(path);
+            let mut file = Builder::new().prefix(&prefix).tempfile_in(folder)?;
+            file.write_all(&image)?;
+            file.as_file().sync_all()?;
+            let facts = Facts::of_file(file.as_file())?;
+            Ok(NewLog { file, facts, batch_id })
+        };
+        write().map_err(|error| LogError::creation(path, error))
+    }
+
+    /// Gives the log its name.
+    ///
+    /// # Errors
+    /// Something has it, or the folder cannot be written. Then nothing has the name that did not have it before.
+    fn publish(self, path: &Path) -> Result<(), LogError> {
+        let folder = path.parent().unwrap_or(path);
+        name(self.file, path)
+            .and_then(|()| private_file::sync_folder(folder).inspect_err(|_| remove(path)))
+            .map_err(|error| LogError::creation(path, error))
+    }
+}
+
+/// Returns the identity of a batch, and the bytes of its log.
+fn image(facts: &RunFacts) -> rusqlite::Result<(String, Vec<u8>)> {
+    let mut connection = Connection::open_in_memory()?;
+    sqlite::migrate(&mut connection, &STEPS)?;
+    let runner = Runner::this(1);
+    let id = write_beginning(&mut connection, &runner, facts, None, &Earlier::default())?;
+    let image = connection.serialize("main")?.to_vec();
+    Ok((id, image))
+}
+
+/// Gives the file its name, unless something has it.
+fn name(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    let failed = match file.persist_noclobber(path) {
+        Ok(_) => return Ok(()),
+        Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(failed.error);
+        }
+        Err(failed) => failed,
+    };
+    // This filesystem has neither second names nor a rename that replaces nothing. A file that takes the name first
+    // excludes others. A kill now leaves an empty file, which is refused.
+    private_file::create_new(path)?;
+    failed.file.persist(path).map(drop).map_err(|failed| {
+        remove(path);
+        failed.error
+    })
+}
+
+/// Removes a log that is of no use, and first what SQLite made beside it: without the log that would be in the way of
+/// the next creation.
+pub(super) fn remove(path: &Path) {
+    // Ignored: the first error is the one to report.
+    for suffix in files::OF_SQLITE {
+        let _ = fs::remove_file(files::beside(path, suffix));
+    }
+    let _ = fs::remove_file(path);
 }

@@ -1,16 +1,23 @@
-//! The runner of a log: this process, and the one that wrote the log before.
+//! The process that writes a log, and what one that was killed has left: jobs that still run, and outputs that a power
+//! cut has taken.
 
+use std::io;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
+use std::{fs, thread};
 
+use pipewright::{ErrorKind, ProcessHandle};
+use pipewright_os::base::error::Quoted;
 use pipewright_os::host::host_info::{boot_id, host_name};
-use pipewright_os::process::open::start_time;
+use pipewright_os::process::open::{group_lives, start_time};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::RunFacts;
-use super::ledger::unix_seconds;
-use super::schema;
-use super::sqlite::signed;
+use super::changes::Process;
+use super::error::LogError;
+use super::ledger::{JobState, unix_seconds};
+use super::sqlite::{self, signed};
+use crate::job::os_string;
 
 /// A runner that has written to a log.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +58,7 @@ impl Runner {
 
     /// Returns the command and the input of the last run that had some, for people.
     pub(crate) fn last_command(connection: &Connection) -> rusqlite::Result<String> {
-        let of_run = match schema::version(connection)? {
+        let of_run = match sqlite::version(connection)? {
             ..=4 => "NULL",
             _ => {
                 "(SELECT command FROM runs WHERE command IS NOT NULL ORDER BY number DESC LIMIT 1)"
@@ -107,5 +114,172 @@ impl Runner {
             ],
         )?;
         Ok(())
+    }
+}
+
+// Jobs of a killed runner that still run.
+//
+// A runner takes its jobs along when it is killed, and a resumed batch finds the rest by a variable in their
+// environment. Neither reaches a command that has become another user's, as with `sudo`: the kernel forgets to signal
+// it, and nobody may read its environment. So the log has the process of each attempt that runs.
+
+/// The time that a killed process may take to end.
+const END_WAIT: Duration = Duration::from_secs(10);
+/// The time that the rest of a group may take to end, which its own runner has killed.
+const REST_WAIT: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A job that ran when its runner was killed.
+#[derive(Debug)]
+pub(super) struct LeftJob {
+    number: u64,
+    process: Process,
+}
+
+/// Reads those whose process the log has.
+pub(super) fn jobs_left(connection: &Connection) -> rusqlite::Result<Vec<LeftJob>> {
+    if sqlite::version(connection)? <= 4 {
+        return Ok(Vec::new());
+    }
+    let mut query = connection.prepare(
+        "SELECT jobs.number, pid, pid_start FROM running JOIN jobs ON jobs.id = running.job \
+         WHERE pid IS NOT NULL AND pid_start IS NOT NULL ORDER BY job",
+    )?;
+    let left = query.query_map([], |row| {
+        let number = row.get::<_, i64>(0)?.unsigned_abs();
+        let start = row.get::<_, i64>(2)?.unsigned_abs();
+        Ok(LeftJob { number, process: Process { pid: row.get(1)?, start } })
+    })?;
+    left.collect()
+}
+
+/// Kills those that are alive, and waits for their ends. Returns their number.
+///
+/// # Errors
+/// One cannot be killed, or does not end.
+pub(super) fn end_jobs(path: &Path, left: &[LeftJob]) -> Result<u32, LogError> {
+    let mut killed = 0;
+    for job in left.iter().filter(|job| job.lives()) {
+        let refused = |error| LogError::still_runs(path, job.number, job.process.pid, error);
+        let is_killed = job.kill().map_err(refused)?;
+        killed += u32::from(is_killed);
+        let until = Instant::now() + if is_killed { END_WAIT } else { REST_WAIT };
+        while job.lives() {
+            if Instant::now() >= until {
+                return Err(refused(io::Error::other("it does not end")));
+            }
+            thread::park_timeout(PAUSE);
+        }
+    }
+    Ok(killed)
+}
+
+impl LeftJob {
+    /// Returns true if its process lives, or another one of its group. Each command of a job leads a group, whose
+    /// number no other process gets while one is in it.
+    fn lives(&self) -> bool {
+        let Process { pid, start } = self.process;
+        match start_time(pid) {
+            Some(found) => found == start,
+            // Where no process can be seen, none would have been noted.
+            None => group_lives(pid).unwrap_or(false),
+        }
+    }
+
+    /// Returns false if its process has ended. Its group lives then, or that of another one: it is not killed.
+    fn kill(&self) -> io::Result<bool> {
+        let Process { pid, start } = self.process;
+        let opened = match ProcessHandle::open(pid) {
+            Ok(opened) => opened,
+            Err(error) if matches!(error.kind(), ErrorKind::NoSuchProcess) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        // Another process may have got the number before it was opened.
+        match start_time(pid) == Some(start) {
+            true => Ok(opened.kill()?),
+            false => Ok(false),
+        }
+    }
+}
+
+// Outputs of jobs that the log has as ok, and that a power cut has taken.
+//
+// A job is ok once its output is on disk, as far as the system knows. A disk that lies, or a filesystem that cannot be
+// synced, may lose it all the same. So when a run has ended with its machine, the files of its last jobs are looked at.
+
+/// The last jobs of a run, whose files are looked at: what was written long before a cut is on disk.
+const MOST_LOOKED_AT: u32 = 1000;
+/// The most jobs that are named.
+const MOST_NAMED: usize = 10;
+
+/// Returns a line for each job whose output is not whole, of runs that ended with their machine.
+pub(super) fn lost_outputs(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    // The numbers of bytes are those of the attempt, and its files have less if they were limited.
+    let mut query = connection.prepare(
+        "SELECT jobs.number, output_path, stdout_bytes, stderr_bytes FROM attempts \
+         JOIN jobs ON jobs.last_attempt = attempts.id JOIN runs ON runs.number = attempts.run \
+         WHERE jobs.state = ?1 AND output_path IS NOT NULL AND (runs.ended IS NULL OR runs.how = ?2) \
+         AND runs.boot_id IS NOT NULL AND runs.boot_id <> ?3 ORDER BY attempts.id DESC LIMIT ?4",
+    )?;
+    let Some(boot) = boot_id() else { return Ok(Vec::new()) };
+    let values =
+        params![JobState::SUCCEEDED.name(), super::open::INTERRUPTED, boot, MOST_LOOKED_AT];
+    let mut rows = query.query(values)?;
+    let (mut lines, mut others) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let number = row.get::<_, i64>(0)?;
+        // What is no path here was written on another system, or not by us.
+        let folder = row.get_ref(1)?.as_bytes().ok().map(|path| os_string(path.to_vec()));
+        let Some(Ok(folder)) = folder else { continue };
+        let bytes = [row.get::<_, i64>(2)?, row.get::<_, i64>(3)?].map(i64::unsigned_abs);
+        let line = match missing(Path::new(&folder), bytes) {
+            Ok(None) => continue,
+            Ok(Some(what)) => format!("the output of job {number}, which is ok, is lost: {what}"),
+            Err(error) => {
+                format!("the output of job {number}, which is ok, cannot be looked at: {error}")
+            }
+        };
+        match lines.len() < MOST_NAMED {
+            true => lines.push(line),
+            false => others += 1,
+        }
+    }
+    if others > 0 {
+        lines.push(format!(
+            "the output of {others} more jobs that are ok is lost or cannot be looked at"
+        ));
+    }
+    Ok(lines)
+}
+
+/// Returns what is missing in the folder of a job.
+fn missing(folder: &Path, bytes: [u64; 2]) -> io::Result<Option<String>> {
+    let path = folder.join("job.json");
+    let facts = found(fs::read(&path))?.unwrap_or_default();
+    let Ok(facts) = serde_json::from_slice::<serde_json::Value>(&facts) else {
+        return Ok(Some(format!("{} is not there, or has no facts", Quoted(path.as_os_str()))));
+    };
+    for (name, of) in ["stdout", "stderr"].into_iter().zip(bytes) {
+        let path = folder.join(name);
+        let has = found(fs::metadata(&path))?.map_or(0, |found| found.len());
+        // What was cut on purpose is not lost.
+        let is_whole = has >= of || has > 0 && facts["truncated"] == true;
+        if !is_whole {
+            let path = Quoted(path.as_os_str());
+            return Ok(Some(format!("{path} has {has} of {of} bytes")));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns nothing if nothing has the name. Other errors do not tell that.
+fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
+    match looked {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Ok(None)
+        }
+        looked => looked.map(Some),
     }
 }

@@ -16,7 +16,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::job::JobId;
-use crate::journal::read::{AttemptFilter, Counts, Log};
+use crate::journal::read::{AttemptFilter, Log};
+use crate::journal::rows::Counts;
 use crate::journal::{JobState, LogError};
 use crate::watch::{JobRow, write_json, write_table};
 pub use output::OutputQueryError;
@@ -90,12 +91,12 @@ impl LogView {
         self.log.peaks()
     }
 
-    /// Writes the command of each job that [`Batch::resume_log`](crate::Batch::resume_log) would start now, one a line, quoted for
-    /// a shell.
+    /// Writes the command of each job that [`Batch::resume_log`](crate::Batch::resume_log) would start now, one a line,
+    /// quoted for a shell.
     ///
     /// # Errors
-    /// The log cannot be read or does not have all jobs (then the error is of kind `Other`, and contains a [`LogError`]), or the
-    /// writer fails.
+    /// The log cannot be read or does not have all jobs (then the error is of kind `Other`, and contains a
+    /// [`LogError`]), or the writer fails.
     pub fn write_commands_to_run(
         &self,
         retry_failed: bool,
@@ -176,8 +177,8 @@ impl LogView {
         Ok(self.log.last_attempt()?.unwrap_or(0))
     }
 
-    /// Writes the attempts that have ended since that position as lines of a table. Returns the new position, and whether the
-    /// batch runs.
+    /// Writes the attempts that have ended since that position as lines of a table. Returns the new position, and
+    /// whether the batch runs.
     ///
     /// # Errors
     /// As for [`write_table`](Self::write_table).

@@ -9,7 +9,8 @@ use pipewright_os::base::private_file::OpenFolder;
 
 use super::LogView;
 use crate::journal::LogError;
-use crate::journal::read::{JobQuery, JobRow};
+use crate::journal::read::JobQuery;
+use crate::journal::rows::JobRow;
 
 /// The reason why the output of a job cannot be shown.
 #[derive(Debug)]
@@ -33,8 +34,8 @@ pub enum OutputQueryError {
 }
 
 impl LogView {
-    /// Writes the output of a job, which is named by its number, its name, or the first digits of its identity: the files of the
-    /// output directory, or else the last lines that the log has.
+    /// Writes the output of a job, which is named by its number, its name, or the first digits of its identity: the
+    /// files of the output directory, or else the last lines that the log has.
     ///
     /// # Errors
     /// No single job has that name, the log has no output of it, or a file cannot be copied.

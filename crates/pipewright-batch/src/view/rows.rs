@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
-use crate::journal::read::{self, AttemptFilter, AttemptRow, Log, RunningRow};
+use crate::journal::read::{AttemptFilter, Log};
+use crate::journal::rows::{self, AttemptRow, RunningRow};
 use crate::journal::{JobState, LogError, system_time};
 use crate::vocabulary::{AttemptOutcome, Failure};
 use crate::watch::{JobRow, signal_name};
@@ -17,7 +18,7 @@ pub(super) fn of_attempt(attempt: &AttemptRow) -> JobRow {
     row
 }
 
-fn of_job(job: &read::JobRow) -> JobRow {
+fn of_job(job: &rows::JobRow) -> JobRow {
     JobRow {
         job: job.number,
         name: job.name.clone(),
@@ -50,7 +51,8 @@ fn exit_words(outcome: &AttemptOutcome) -> String {
     }
 }
 
-/// Calls the function for the row of each job: those that run, those that have ended in the order of their ends, and the others.
+/// Calls the function for the row of each job: those that run, those that have ended in the order of their ends, and
+/// the others.
 pub(super) fn for_each_job(
     log: &Log,
     state: Option<JobState>,
@@ -90,6 +92,6 @@ pub(super) fn for_each_job(
 }
 
 /// Compares without the class of a failure.
-fn has_state(job: &read::JobRow, state: Option<JobState>) -> bool {
+fn has_state(job: &rows::JobRow, state: Option<JobState>) -> bool {
     state.is_none_or(|state| state.name() == job.state.name())
 }

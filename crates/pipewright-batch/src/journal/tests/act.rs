@@ -87,10 +87,10 @@ fn act() {
             let journal = Journal::resume(&log, &facts(), no_waker());
             say(journal.as_ref().map_or_else(|error| error.to_string(), |_| "resumed".into()));
         }
-        "crash" => super::crash::run_until_killed(&log),
+        "crash" => super::resume::run_until_killed(&log),
         #[cfg(target_os = "linux")]
         "runs" => super::crash_states::write_runs(&log),
-        "fill" => super::full_disk::fill(&log),
+        "fill" => super::failing::fill(&log),
         "read-only" => super::opening::use_read_only_folder(&log),
         other => panic!("unknown act {other}"),
     }

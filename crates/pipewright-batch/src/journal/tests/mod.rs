@@ -1,22 +1,13 @@
 //! Tests of the log, with real files, processes and disks.
 
 mod act;
-mod completeness;
-mod crash;
 #[cfg(target_os = "linux")]
 mod crash_states;
-mod documented;
 mod failing;
-mod full_disk;
-mod hostile;
-mod intervals;
-mod jobs;
 mod measure;
-mod one_writer;
 mod opening;
 mod reading;
 mod resume;
-mod rollback;
 mod simulation;
 #[cfg(unix)]
 mod trust;
@@ -28,7 +19,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use pipewright_os::base::skipped::{Need, skipped};
 use tempfile::TempDir;
 
-use super::read::{AttemptFilter, AttemptRow, JobRow, Log};
+use super::read::{AttemptFilter, Log};
+use super::rows::{AttemptRow, JobRow};
 use super::*;
 use crate::executor::AttemptOutcome;
 use crate::job::{Job, JobId};

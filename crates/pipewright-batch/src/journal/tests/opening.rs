@@ -1,11 +1,15 @@
-//! Files that are no log, or none that this version can use. None is changed.
+//! Logs that are not opened as they are: files of another kind, damaged or crafted ones, and those that another runner
+//! has.
 
 use std::fs;
 
 use rusqlite::Connection;
 
 use super::*;
-use crate::journal::schema::STEPS;
+#[cfg(unix)]
+use crate::journal::files::{LOCK, beside};
+use crate::journal::sqlite::STEPS;
+use crate::view::{JobFilter, LogView};
 
 /// Checks that the file is refused to a runner and to a reader, and not changed.
 fn refused(path: &Path, kind: LogErrorKind) {
@@ -266,4 +270,214 @@ fn a_log_that_was_removed_while_the_batch_ran_is_an_error_at_the_end() {
     fs::write(&other, "").unwrap();
     fs::rename(other, log).unwrap();
     assert_eq!(*journal.close(Some(0), "finished").unwrap_err().kind(), LogErrorKind::Gone);
+}
+
+// One runner writes a log at a time.
+
+fn error(path: &Path) -> LogError {
+    Journal::resume(path, &facts(), no_waker()).unwrap_err()
+}
+
+fn in_use_by(pid: u32) -> LogErrorKind {
+    LogErrorKind::InUse { pid: Some(pid), host: pipewright_os::host::host_info::host_name() }
+}
+
+#[test]
+fn a_second_runner_is_refused_with_the_first_ones_pid() {
+    let folder = Folder::new();
+    let mut runner = act::start(&[], "keep", &folder.log());
+    assert_eq!(runner.line().as_deref(), Some("ready"));
+    let pid = runner.child.id();
+    let error = error(&folder.log());
+    assert_eq!(*error.kind(), in_use_by(pid));
+    assert!(error.to_string().starts_with(&format!("process {pid} on ")), "{error}");
+    let created = Journal::create(&folder.log(), &facts(), no_waker()).unwrap_err();
+    assert_eq!(*created.kind(), LogErrorKind::Exists);
+    // The first one's end makes room.
+    runner.kill();
+    resume(&folder.log()).0.close(None, "finished").unwrap();
+}
+
+#[test]
+fn two_runners_in_one_process_are_refused_too() {
+    let folder = Folder::new();
+    let journal = create(&folder.log());
+    assert_eq!(*error(&folder.log()).kind(), in_use_by(std::process::id()));
+    drop(journal);
+    resume(&folder.log());
+}
+
+// An open file cannot be removed on Windows.
+#[cfg(unix)]
+#[test]
+fn a_runner_is_found_though_its_lock_was_removed() {
+    let folder = Folder::new();
+    let mut runner = act::start(&[], "keep", &folder.log());
+    assert_eq!(runner.line().as_deref(), Some("ready"));
+    fs::remove_file(beside(&folder.log(), LOCK)).unwrap();
+    assert_eq!(*error(&folder.log()).kind(), in_use_by(runner.child.id()));
+    runner.kill();
+    resume(&folder.log());
+}
+
+#[cfg(unix)]
+#[test]
+fn another_process_with_the_runners_number_does_not_block() {
+    for change in ["boot_id = 'another boot'", "host = 'elsewhere'", "pid_start = pid_start + 1"] {
+        let folder = Folder::new();
+        let mut runner = act::start(&[], "keep", &folder.log());
+        assert_eq!(runner.line().as_deref(), Some("ready"));
+        fs::remove_file(beside(&folder.log(), LOCK)).unwrap();
+        let connection = rusqlite::Connection::open(folder.log()).unwrap();
+        assert_eq!(connection.execute(&format!("UPDATE runs SET {change}"), []), Ok(1));
+        drop(connection);
+        resume(&folder.log());
+    }
+}
+
+#[test]
+fn runners_that_start_at_once_agree_on_one() {
+    let folder = Folder::new();
+    create(&folder.log()).close(None, "finished").unwrap();
+    for _ in 0..20 {
+        let start = std::sync::Barrier::new(4);
+        let kept: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        start.wait();
+                        Journal::resume(&folder.log(), &facts(), no_waker())
+                            .map_err(|it| it.kind().clone())
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let won = kept.iter().filter(|it| it.is_ok()).count();
+        assert_eq!(won, 1);
+        let lost = kept.iter().filter_map(|it| it.as_ref().err());
+        assert!(
+            lost.clone().all(|it| matches!(it, LogErrorKind::InUse { .. })),
+            "{:?}",
+            lost.collect::<Vec<_>>()
+        );
+    }
+}
+
+// Logs that somebody has made to harm their reader.
+
+/// Makes a log, and runs statements on its file.
+fn crafted(folder: &Folder, statements: &str) {
+    let mut journal = create(&folder.log());
+    (1..=3).for_each(|number| succeed(&mut journal, number));
+    journal.close(Some(0), "finished").unwrap();
+    let connection = Connection::open(folder.log()).unwrap();
+    connection.pragma_update(None, "foreign_keys", false).unwrap();
+    connection.execute_batch(statements).unwrap();
+}
+
+/// Reads everything that `pipewright jobs` reads.
+fn read_all(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let view = LogView::open(path)?;
+    let filters = [JobFilter::default(), JobFilter { slowest: Some(3), ..JobFilter::default() }];
+    for filter in filters {
+        view.write_json(&filter, &mut std::io::sink())?;
+        view.write_table(&filter, Some(80), &mut std::io::sink())?;
+    }
+    view.summary()?;
+    view.page()?;
+    view.write_new(0, None, &mut std::io::sink())?;
+    Ok(())
+}
+
+#[test]
+fn a_table_that_is_a_view_is_refused() {
+    const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)";
+    for statements in [
+        format!(
+            "ALTER TABLE jobs RENAME TO old; CREATE VIEW jobs AS {ENDLESS} SELECT old.* FROM old, n"
+        ),
+        format!(
+            "ALTER TABLE runs RENAME TO old; CREATE VIEW runs AS {ENDLESS} SELECT old.* FROM old, n"
+        ),
+        "ALTER TABLE attempts ADD COLUMN computed AS (hex(zeroblob(500000000)))".to_owned(),
+        "DROP TABLE running".to_owned(),
+    ] {
+        let folder = Folder::new();
+        crafted(&folder, &statements);
+        let error = Log::open(&folder.log()).unwrap_err();
+        assert_eq!(*error.kind(), LogErrorKind::Corrupt, "{statements}: {error}");
+    }
+}
+
+#[test]
+fn a_value_without_a_measure_is_refused() {
+    let folder = Folder::new();
+    crafted(&folder, "UPDATE jobs SET command = zeroblob(200000000) WHERE id = 2");
+    let error = read_all(&folder.log()).unwrap_err();
+    assert!(error.to_string().contains("is damaged"), "{error}");
+}
+
+/// A page that many others refer to makes a small file of rows without an end.
+#[test]
+fn a_tree_of_pages_that_repeats_itself_ends() {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    (1..=60_000).for_each(|number| succeed(&mut journal, number));
+    journal.close(Some(0), "finished").unwrap();
+    let mut bytes = std::fs::read(folder.log()).unwrap();
+    let connection = Connection::open(folder.log()).unwrap();
+    let root: u32 = connection
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'attempts'", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    drop(connection);
+    // Each interior page leads to one child only: its cells, and its last pointer.
+    let number =
+        |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+    let mut page = root as usize;
+    let mut levels = 0;
+    loop {
+        let start = (page - 1) * 4096;
+        if bytes[start] != 5 {
+            break;
+        }
+        levels += 1;
+        let cells = usize::from(u16::from_be_bytes([bytes[start + 3], bytes[start + 4]]));
+        let child = number(&bytes, start + 8);
+        for cell in 0..cells {
+            let at = start + 12 + 2 * cell;
+            let at = start + usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+            bytes[at..at + 4].copy_from_slice(&child.to_be_bytes());
+        }
+        page = child as usize;
+    }
+    assert!(levels >= 2, "{levels}");
+    std::fs::write(folder.log(), bytes).unwrap();
+    // The result does not matter, only that there is one.
+    let _ = read_all(&folder.log());
+}
+
+#[test]
+fn numbers_that_no_clock_has_are_no_panic() {
+    for seconds in ["9.3e18", "1e308", "-9.3e18", "9e999", "-1", "1e-320"] {
+        let folder = Folder::new();
+        crafted(
+            &folder,
+            &format!(
+                "UPDATE attempts SET elapsed_seconds = {seconds}; UPDATE attempts SET started = {seconds} WHERE id = 2; \
+                 UPDATE runs SET started = {seconds}; UPDATE batch SET created = {seconds}; \
+                 UPDATE jobs SET number = 9223372036854775807 WHERE id = 3; \
+                 INSERT INTO running VALUES (3, 1, 4294967295, 4294967295, {seconds}, 0, -1, 9223372036854775807)"
+            ),
+        );
+        read_all(&folder.log()).unwrap();
+        let log = Log::open(&folder.log()).unwrap();
+        assert_eq!(log.counts().unwrap().jobs, 3);
+    }
+    let folder = Folder::new();
+    crafted(&folder, "UPDATE runs SET number = 4294967295");
+    let error = Journal::resume(&folder.log(), &facts(), no_waker()).map(drop).unwrap_err();
+    assert_eq!(*error.kind(), LogErrorKind::Corrupt);
 }

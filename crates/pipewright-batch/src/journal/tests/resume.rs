@@ -1,6 +1,14 @@
-//! A resumed log: the ends of all jobs, interrupted ones, and jobs that the input no longer has.
+//! A batch that goes on: after a kill at any time, with and without its input.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::mpsc;
+
+use rusqlite::Connection;
+
+use super::act::say;
 use super::*;
+use crate::journal::read::check_input;
+use crate::journal::sqlite::{STEPS, migrate};
 use crate::scheduler::{Cause, JobEnd};
 use crate::vocabulary::Failure;
 
@@ -183,7 +191,8 @@ fn a_job_of_an_earlier_run_is_described_again_when_the_input_has_changed() {
     journal.input_ended(4, std::iter::empty());
     journal.close(Some(0), "finished").unwrap();
 
-    // The first job is as before, the second one has another number, the third one has a name, and the fourth one is gone.
+    // The first job is as before, the second one has another number, the third one has a name, and the fourth one is
+    // gone.
     let jobs = [job(1), job(2), job(3).name("third")];
     let input = [logged(1, &jobs[0]), logged(7, &jobs[1]), logged(3, &jobs[2])];
     let (mut journal, mut past) = resume(&folder.log());
@@ -301,4 +310,206 @@ fn an_output_that_a_power_cut_has_taken_is_told_by_name() {
             "{shown}"
         );
     }
+}
+
+// SIGKILL of a runner at any moment: everything that was reported durable is in the log.
+
+/// Runs jobs without an end, and says what is durable.
+pub(super) fn run_until_killed(log: &Path) {
+    let (wake, woken) = mpsc::channel();
+    let waker: Waker = Box::new(move || {
+        // Ignored: the test is about to end.
+        let _ = wake.send(());
+    });
+    let (mut journal, mut past) = if log.exists() {
+        Journal::resume(log, &facts(), waker).unwrap()
+    } else {
+        (Journal::create(log, &facts(), waker).unwrap(), Past::default())
+    };
+    for number in 1.. {
+        let job = job(number);
+        let id = JobId::new(&job, 0);
+        if past.look_up(id).is_some_and(|past| past.end().is_some()) {
+            continue;
+        }
+        let logged = LoggedJob { number, id, job: &job, once: number % 2 == 0 };
+        journal.intend(&Intent { job: logged, attempt: 1, slot: None, durable: logged.once });
+        journal.submit();
+        if logged.once {
+            // The intent of a job that must not run twice is durable before it starts.
+            loop {
+                match journal.next_report() {
+                    Some(Report::Durable(key)) if key.job == number => break,
+                    Some(other) => panic!("{other:?}"),
+                    None => woken.recv().unwrap(),
+                }
+            }
+            say(format_args!("intended {number}"));
+        }
+        let mut end = end(number, 1, AttemptOutcome::Exited((number % 3) as i32));
+        end.stdout_bytes = number;
+        journal.ended(&end, LoggedOutput::default());
+        let state = match number % 3 {
+            0 => JobState::SUCCEEDED,
+            _ => JobState::failed(crate::vocabulary::Failure::ExitCode),
+        };
+        journal.settled(&logged, state, None);
+        journal.submit();
+        if number % 5 == 0 {
+            journal.flush().unwrap();
+            say(format_args!("durable {number}"));
+        }
+    }
+}
+
+/// Kills a runner after its `lines`-th line. Returns the last number of each word.
+fn kill_after(lines: usize, log: &Path) -> HashMap<String, u64> {
+    let mut runner = act::start(&[], "crash", log);
+    let mut said = HashMap::new();
+    let mut hear = |line: String| {
+        let (word, number) = line.split_once(' ').unwrap();
+        said.insert(word.to_owned(), number.parse().unwrap());
+    };
+    for _ in 0..lines {
+        hear(runner.line().unwrap());
+    }
+    runner.child.kill().unwrap();
+    // What it had said before it was killed counts too.
+    while let Some(line) = runner.line() {
+        hear(line);
+    }
+    runner.kill();
+    said
+}
+
+#[test]
+fn whatever_was_reported_durable_survives_sigkill() {
+    let folder = Folder::new();
+    let path = folder.log();
+    let mut done = HashSet::new();
+    for round in 0..15 {
+        let said = kill_after(1 + round * 7 % 30, &path);
+        let whole = by_others(&path);
+        assert!(whole.iter().all(|answer| answer == "ok"), "{whole:?}");
+        let log = Log::open(&path).unwrap();
+        let jobs = all_jobs(&log);
+        let find = |number| jobs.iter().find(|job| job.number == number);
+        if let Some(durable) = said.get("durable") {
+            for number in 1..=*durable {
+                let job = find(number).unwrap_or_else(|| panic!("job {number} is missing"));
+                assert!(job.state.past().is_some(), "job {number} is {:?}", job.state);
+            }
+        }
+        if let Some(intended) = said.get("intended") {
+            assert!(find(*intended).is_some(), "the intent of job {intended} is missing");
+        }
+        let ended = attempts(&log, &AttemptFilter::default());
+        for attempt in ended.iter().filter(|it| it.end.outcome.name() == "exited") {
+            let number = attempt.job.number;
+            let written = (attempt.end.outcome.code(), attempt.end.stdout_bytes);
+            assert_eq!(written, (Some((number % 3) as i32), number));
+        }
+        // A job whose end was in the log is never run again.
+        let now: HashSet<_> =
+            ended.iter().filter(|it| it.end.outcome.name() == "exited").map(|it| it.row).collect();
+        assert!(now.is_superset(&done), "an end has gone");
+        let mut seen = HashSet::new();
+        assert!(
+            ended
+                .iter()
+                .filter(|it| it.end.outcome.name() == "exited")
+                .all(|it| seen.insert(it.job.row)),
+            "a job ended twice"
+        );
+        done = now;
+    }
+    assert!(done.len() > 50, "only {} jobs", done.len());
+    let (journal, _) = resume(&path);
+    journal.close(None, "finished").unwrap();
+    check_whole(&path);
+}
+
+/// Returns the answers of the programs that are installed here to a check of the file.
+fn by_others(log: &Path) -> Vec<String> {
+    const PYTHON: &str = "import sqlite3, sys; \
+        print(sqlite3.connect(sys.argv[1]).execute('PRAGMA integrity_check').fetchone()[0])";
+    let commands: [&[&str]; 2] = [
+        &["sqlite3", "-readonly", "LOG", "PRAGMA integrity_check"],
+        &["python3", "-c", PYTHON, "LOG"],
+    ];
+    let answers = commands.iter().filter_map(|words| {
+        let words =
+            words.iter().map(|word| if *word == "LOG" { log.as_os_str() } else { word.as_ref() });
+        let words: Vec<_> = words.collect();
+        let output = installed(Command::new(words[0]).args(&words[1..]))?;
+        let answer = [output.stdout, output.stderr].concat();
+        Some(String::from_utf8_lossy(&answer).trim().to_owned())
+    });
+    answers.collect()
+}
+
+// A log that is resumed without its input: it has all jobs, or the batch does not go on.
+
+/// Makes a log of three jobs, whose input ended after that many. `None`: it did not end.
+fn sample(input: Option<u64>) -> Folder {
+    let folder = Folder::new();
+    let mut journal = create(&folder.log());
+    (1..=3).for_each(|number| succeed(&mut journal, number));
+    if let Some(jobs) = input {
+        journal.input_ended(jobs, std::iter::empty());
+    }
+    journal.close(Some(0), "finished").unwrap();
+    folder
+}
+
+fn resume_alone(folder: &Folder) -> Result<(Journal, Past), LogErrorKind> {
+    let facts = RunFacts { from_log: true, ..facts() };
+    Journal::resume(&folder.log(), &facts, no_waker()).map_err(|error| error.kind().clone())
+}
+
+#[test]
+fn a_whole_log_is_its_own_input_in_each_later_run() {
+    let folder = sample(Some(3));
+    for _ in 0..2 {
+        let (journal, past) = resume_alone(&folder).unwrap();
+        assert_eq!(past.len(), 3);
+        journal.close(Some(0), "finished").unwrap();
+    }
+    let log = Connection::open(folder.log()).unwrap();
+    let mut query = log.prepare("SELECT jobs FROM runs ORDER BY number").unwrap();
+    let jobs: Vec<Option<u32>> =
+        query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(jobs, [Some(3); 3]);
+}
+
+#[test]
+fn a_log_without_the_end_of_its_input_or_without_a_job_is_refused() {
+    for input in [None, Some(2), Some(4)] {
+        let description = "true {}".to_owned();
+        let error = resume_alone(&sample(input)).unwrap_err();
+        assert_eq!(error, LogErrorKind::LacksInput { description }, "{input:?}");
+    }
+}
+
+#[test]
+fn a_log_whose_jobs_ran_in_another_directory_is_refused() {
+    // That comes first: the input, too, may be a file with a relative path.
+    for input in [None, Some(3)] {
+        let folder = sample(input);
+        let log = Connection::open(folder.log()).unwrap();
+        log.execute("UPDATE runs SET cwd = '/elsewhere'", []).unwrap();
+        drop(log);
+        let error = resume_alone(&folder).unwrap_err();
+        assert_eq!(error, LogErrorKind::OtherDirectory { dir: "/elsewhere".into() });
+    }
+}
+
+#[test]
+fn a_log_of_the_first_version_lacks_the_settings_of_its_jobs() {
+    let mut log = Connection::open_in_memory().unwrap();
+    migrate(&mut log, &STEPS[..1]).unwrap();
+    log.execute("INSERT INTO batch VALUES ('1', 0, '0.1', 'convert {}')", []).unwrap();
+    let error = check_input(&log, Path::new("run.db")).unwrap_err();
+    let description = "convert {}".to_owned();
+    assert_eq!(*error.kind(), LogErrorKind::LacksSettings { description });
 }

@@ -1,18 +1,16 @@
 //! The log in a simulation: a fault or a crash at any step, thousands of cases, the same in every process.
 //!
-//! The store is a real SQLite file in memory, with faults around its commits. The driver and the writer are the real ones, without
-//! the thread: the seed decides when the writer takes a step.
+//! The store is a real SQLite file in memory, with faults around its commits. The driver and the writer are the real
+//! ones, without the thread: the seed decides when the writer takes a step.
 
 use std::collections::HashMap;
 
 use super::*;
 use crate::journal::changes::Changes;
-use crate::journal::committer::{Committer, Step};
 use crate::journal::ledger::{Ledger, Numbers};
 use crate::journal::open::Earlier;
-use crate::journal::schema::{STEPS, migrate};
-use crate::journal::sqlite::Store;
-use crate::journal::sqlite::{SqliteStore, prepare};
+use crate::journal::sqlite::{STEPS, SqliteStore, Store, migrate, prepare};
+use crate::journal::writer::{Committer, Step};
 use crate::vocabulary::Failure;
 
 struct Random(u64);

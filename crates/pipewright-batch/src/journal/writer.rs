@@ -1,14 +1,18 @@
-//! The queue between the driver and the thread that writes, and the reports that come back.
+//! The thread that writes the log: the queue from the driver, group commits, outputs on disk before the ends that refer
+//! to them, and the reports that come back.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
+use pipewright_os::base::error::OneLine;
+use pipewright_os::base::files::{Filesystem, sync_file, sync_folder};
+
 use super::Report;
 use super::changes::Changes;
-use super::committer::{Committer, Step};
 use super::error::LogError;
 use super::sqlite::Store;
 
@@ -17,8 +21,8 @@ const MOST_BYTES: usize = 8 << 20;
 
 /// The shortest time from the start of a commit to the start of the next one, unless an intent is awaited.
 ///
-/// A commit of one row takes 0.1 ms of processor time, and a row in a large commit takes 0.01 ms. Short jobs therefore share
-/// commits. A longer interval saves little, and a killed runner would lose more.
+/// A commit of one row takes 0.1 ms of processor time, and a row in a large commit takes 0.01 ms. Short jobs therefore
+/// share commits. A longer interval saves little, and a killed runner would lose more.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The memory of waiting changes that end the wait for the interval.
@@ -156,7 +160,7 @@ impl Queue {
     }
 
     /// Puts outputs on disk, for a commit.
-    pub(super) fn outputs_to_disk(&self) {
+    fn outputs_to_disk(&self) {
         if let Some(keeper) = self.keeper.get() {
             keeper();
         }
@@ -185,8 +189,8 @@ impl Queue {
         self.work.notify_one();
     }
 
-    /// Waits for changes and for the time of the next commit, and takes all changes. `None`: there are none, and the writer is to
-    /// end.
+    /// Waits for changes and for the time of the next commit, and takes all changes. `None`: there are none, and the
+    /// writer is to end.
     pub(super) fn take(&self) -> Option<Changes> {
         let mut state = self.lock();
         while !state.closing && (state.is_held || !state.is_urgent()) {
@@ -207,7 +211,7 @@ impl Queue {
     }
 
     /// Waits for that time, or until the writer is to end. Returns what was put in meanwhile.
-    pub(super) fn take_after(&self, wait: Duration) -> Changes {
+    fn take_after(&self, wait: Duration) -> Changes {
         let until = Instant::now() + wait;
         let mut state = self.lock();
         while !state.closing {
@@ -221,7 +225,7 @@ impl Queue {
         state.take()
     }
 
-    pub(super) fn is_closing(&self) -> bool {
+    fn is_closing(&self) -> bool {
         self.lock().closing
     }
 
@@ -317,5 +321,216 @@ fn write<S: Store>(mut committer: Committer<S>, queue: &Queue) -> Result<(), Log
             }
         }
     }
+    Ok(())
+}
+
+// The writer's decisions: which changes are committed next, what is reported, and when a failed commit is repeated.
+
+/// The first wait after a failed commit. Each further one waits twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// A state machine around a store. It has no thread and no clock.
+#[derive(Debug)]
+pub(crate) struct Committer<S> {
+    store: S,
+    /// A group whose commit has failed. It is repeated unchanged: parts of it may be durable, so that later changes
+    /// must not be merged into it.
+    attempted: Option<Changes>,
+    /// Later changes.
+    waiting: Changes,
+    outputs: Outputs,
+    /// Outputs that are lost, until their group is durable.
+    lost: Vec<LostOutput>,
+    failing: bool,
+    wait: Duration,
+}
+
+/// The result of a step.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Nothing is left to write.
+    Idle,
+    /// A group is durable.
+    Committed(Vec<Report>),
+    /// A commit failed, and is to be repeated after that time.
+    Failed { reports: Vec<Report>, wait: Duration },
+}
+
+impl<S: Store> Committer<S> {
+    pub(crate) fn new(store: S) -> Committer<S> {
+        Committer {
+            store,
+            attempted: None,
+            waiting: Changes::default(),
+            outputs: Outputs::default(),
+            lost: Vec::new(),
+            failing: false,
+            wait: FIRST_WAIT,
+        }
+    }
+
+    /// Takes changes that follow all earlier ones.
+    pub(crate) fn add(&mut self, changes: Changes) {
+        self.waiting.append(changes);
+    }
+
+    /// Commits the next group.
+    pub(crate) fn step(&mut self) -> Step {
+        let mut group = self.next_group();
+        if group.is_empty() {
+            return Step::Idle;
+        }
+        match self.store.commit(&group) {
+            Ok(()) => Step::Committed(self.committed(&mut group)),
+            Err(error) => {
+                self.attempted = Some(group);
+                self.failed(error)
+            }
+        }
+    }
+
+    /// Commits everything, and gives up at the second error in a row.
+    pub(crate) fn finish(&mut self) -> (Vec<Report>, Result<(), LogError>) {
+        let mut all = Vec::new();
+        let mut has_failed = false;
+        loop {
+            let mut group = self.next_group();
+            if group.is_empty() {
+                return (all, Ok(()));
+            }
+            match self.store.commit(&group) {
+                Ok(()) => all.extend(self.committed(&mut group)),
+                Err(error) => {
+                    self.attempted = Some(group);
+                    if has_failed {
+                        return (all, Err(error));
+                    }
+                    has_failed = true;
+                }
+            }
+        }
+    }
+
+    /// Returns the group that failed, or the next one, with its outputs on disk.
+    fn next_group(&mut self) -> Changes {
+        self.attempted.take().unwrap_or_else(|| {
+            let mut group = std::mem::take(&mut self.waiting);
+            // Once: a group that may be durable must not change any more.
+            self.lost.extend(self.outputs.sync(&mut group));
+            group
+        })
+    }
+
+    /// Returns true if something is not durable.
+    pub(crate) fn owes(&self) -> bool {
+        self.attempted.is_some() || !self.waiting.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_store(self) -> S {
+        self.store
+    }
+
+    fn committed(&mut self, group: &mut Changes) -> Vec<Report> {
+        let mut reports: Vec<Report> =
+            group.take_awaited().into_iter().map(Report::Durable).collect();
+        reports.extend(self.lost.drain(..).map(Report::LostOutput));
+        self.wait = FIRST_WAIT;
+        // The log works again only when it holds what it owed.
+        if self.failing && self.waiting.is_empty() {
+            self.failing = false;
+            reports.push(Report::Works);
+        }
+        reports
+    }
+
+    fn failed(&mut self, error: LogError) -> Step {
+        let reports = if self.failing { Vec::new() } else { vec![Report::Failed(error)] };
+        self.failing = true;
+        let wait = self.wait;
+        self.wait = (wait * 2).min(LONGEST_WAIT);
+        Step::Failed { reports, wait }
+    }
+}
+
+// Outputs on disk before the ends that refer to them.
+
+/// A job that succeeded, and whose output is not on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LostOutput {
+    /// The number in this run.
+    pub(crate) job: u64,
+    /// The reason, on one line.
+    pub(crate) reason: String,
+}
+
+/// Puts the folders of jobs on disk.
+#[derive(Debug, Default)]
+pub(crate) struct Outputs {
+    /// The directory of the last folders, and its filesystem if that can be synced as a whole.
+    filesystem: Option<(PathBuf, Option<Filesystem>)>,
+}
+
+impl Outputs {
+    /// Puts the outputs on disk to which these changes refer. A success without its output is none: its job runs again
+    /// in a resumed batch, or is unknown.
+    pub(crate) fn sync(&mut self, changes: &mut Changes) -> Vec<LostOutput> {
+        let folders = changes.take_outputs();
+        if folders.is_empty() || self.sync_all(&folders).is_ok() {
+            return Vec::new();
+        }
+        let synced = folders.iter().map(|(attempt, folder)| (*attempt, sync_one(folder)));
+        let failed = synced.filter_map(|(attempt, synced)| Some((attempt, synced.err()?)));
+        let failed: Vec<(u64, io::Error)> = failed.collect();
+        let lose = |(attempt, error): (u64, io::Error)| {
+            let reason = format!("its output is not on disk: {}", OneLine(&error.to_string()));
+            let job = changes.lose_output(attempt, &reason)?;
+            Some(LostOutput { job, reason })
+        };
+        failed.into_iter().filter_map(lose).collect()
+    }
+
+    /// Puts all of them on disk at once. An error: that is not possible, or one of them is lost.
+    fn sync_all(&mut self, folders: &[(u64, PathBuf)]) -> io::Result<()> {
+        let unsupported = || io::Error::from(io::ErrorKind::Unsupported);
+        let parent = |folder: &Path| folder.parent().map(Path::to_owned);
+        let first = folders.first().and_then(|(_, folder)| parent(folder));
+        let directory = first.ok_or_else(unsupported)?;
+        // The folders that an earlier version named may be elsewhere.
+        if folders.iter().any(|(_, folder)| folder.parent() != Some(&directory)) {
+            return Err(unsupported());
+        }
+        let is_known = self.filesystem.as_ref().is_some_and(|(known, _)| *known == directory);
+        if !is_known {
+            let filesystem = Filesystem::of(&directory);
+            self.filesystem = Some((directory, filesystem));
+        }
+        let filesystem = self.filesystem.as_ref().and_then(|(_, filesystem)| filesystem.as_ref());
+        filesystem.ok_or_else(unsupported)?.sync()?;
+        #[cfg(test)]
+        folders.iter().for_each(|(_, folder)| super::watched::note_synced(folder));
+        Ok(())
+    }
+}
+
+/// Puts the files of a folder on disk, the folder, and its name.
+fn sync_one(folder: &Path) -> io::Result<()> {
+    for name in ["stdout", "stderr", "job.json"] {
+        match sync_file(&folder.join(name)) {
+            // An attempt that is tried again has no facts, and one that was not started no files.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            synced => synced?,
+        }
+    }
+    sync_folder(folder)?;
+    folder.parent().map_or(Ok(()), sync_folder)?;
+    #[cfg(test)]
+    super::watched::note_synced(folder);
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use rusqlite::Row;
 use rusqlite::types::{Type, ValueRef};
 
+use super::JobState;
+use super::ledger::{duration, system_time};
 use crate::job::JobId;
-use crate::journal::JobState;
-use crate::journal::ledger::{duration, system_time};
 use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
 
 /// The batch of a log.
