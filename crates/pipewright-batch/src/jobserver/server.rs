@@ -1,16 +1,17 @@
-//! The server: a pool of tokens for the programs that the jobs of a batch start.
+//! The server: a pool of tokens for the programs that the jobs of a batch start; and the part that a batch takes: that
+//! of a server, a client, or none.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use pipewright::Handle;
+use pipewright::{Command, Handle};
 use pipewright_os::base::token_pipe::{NamedFifo, TokenPipe};
 
-use super::makeflags;
-use super::tokens::{Token, Tokens};
-use super::{JobserverError, JobserverErrorKind};
+use super::tokens::Tokens;
+use super::{Client, JobserverError, JobserverErrorKind, Token, client};
 
 /// The byte of a token, as make writes it.
 const TOKEN: u8 = b'+';
@@ -43,13 +44,13 @@ impl Style {
 /// Removes the FIFO and its folder. After a SIGKILL they stay, until the next server of the same user removes them.
 #[derive(Debug)]
 pub(crate) struct Server {
-    tokens: Tokens,
+    pub(super) tokens: Tokens,
     slots: NonZeroU32,
-    pool: Pool,
+    pub(super) pool: Pool,
 }
 
 #[derive(Debug)]
-enum Pool {
+pub(super) enum Pool {
     Fifo(NamedFifo),
     /// The ends that children inherit, under the numbers that they have here.
     Pipe {
@@ -94,23 +95,8 @@ impl Server {
         Ok(Server { tokens: Tokens::new(pipe), slots, pool })
     }
 
-    /// Acquires the right to run a job, without waiting. `None`: all slots are in use now.
-    ///
-    /// # Errors
-    /// The pipe cannot be read, or the thread for the notification cannot be started.
-    pub(crate) fn try_acquire(&self) -> io::Result<Option<Token>> {
-        self.tokens.try_acquire()
-    }
-
-    /// Sets the function that is called once after each [`try_acquire`](Self::try_acquire) that returned `None`, as
-    /// soon as a program puts a token back. Another program may take it first. Set it
-    /// once, before the first call.
-    pub(crate) fn notify_when_available(&self, waker: Box<dyn Fn() + Send + Sync>) {
-        self.tokens.notify_when_available(waker);
-    }
-
     /// Makes the number of tokens right again, if no job runs: call it when the last running job has ended, with
-    /// everything that it had started. While a [`Token`] is in use nothing is corrected.
+    /// everything that it had started. While a [`Token`](super::Token) is in use nothing is corrected.
     ///
     /// # Errors
     /// The pipe cannot be read or written.
@@ -133,8 +119,8 @@ impl Server {
 
     /// Returns `MAKEFLAGS` for a child, from the value that it would inherit: its flags and variables stay, its number
     /// of jobs and its jobserver do not.
-    pub(crate) fn makeflags(&self, existing: Option<&OsStr>) -> OsString {
-        makeflags::with_options(existing, &self.options())
+    pub(super) fn makeflags(&self, existing: Option<&OsStr>) -> OsString {
+        client::with_options(existing, &self.options())
     }
 
     /// Returns the variables of a child, from the `MAKEFLAGS` that it would inherit. `CARGO_MAKEFLAGS` is for cargo and
@@ -170,19 +156,6 @@ impl Server {
         };
         Ok(vec![copy(reader)?, copy(writer)?])
     }
-
-    #[cfg(all(test, not(windows)))]
-    pub(super) fn fifo(&self) -> Option<&std::path::Path> {
-        match &self.pool {
-            Pool::Fifo(fifo) => Some(fifo.path()),
-            Pool::Pipe { .. } => None,
-        }
-    }
-
-    #[cfg(all(test, not(windows)))]
-    pub(super) fn pipe(&self) -> &TokenPipe {
-        self.tokens.pipe()
-    }
 }
 
 fn create(style: Style) -> io::Result<(TokenPipe, Pool)> {
@@ -209,4 +182,147 @@ fn folder() -> PathBuf {
         true => folder,
         false => PathBuf::from("/tmp"),
     }
+}
+
+// The part that a batch takes in a jobserver.
+
+/// The time that `make --version` may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The part that a batch takes in GNU make's jobserver protocol.
+///
+/// # Platform
+/// Unix. On Windows [`Off`](Self::Off) is the only one, and the others are noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum JobserverMode {
+    /// The batch takes no tokens. Its jobs take part in the jobserver above, if there is one.
+    #[default]
+    Off,
+    /// The batch and its jobs take part in the jobserver above, if `MAKEFLAGS` or `CARGO_MAKEFLAGS` names one.
+    Join,
+    /// As [`Join`](Self::Join). Without a jobserver above, the batch is one: make, ninja from 1.13 on and cargo in its
+    /// jobs share its slots.
+    Share,
+}
+
+/// The part that this batch takes.
+#[derive(Debug)]
+pub(crate) struct Part {
+    role: Role,
+    /// The reason why there is no jobserver above, where one is named.
+    note: Option<String>,
+}
+
+#[derive(Debug)]
+enum Role {
+    Server(Server),
+    Client(Client),
+    /// The batch takes no tokens. Its jobs inherit the handles of the jobserver above.
+    None(Option<Client>),
+}
+
+impl Part {
+    /// Takes the part.
+    ///
+    /// # Errors
+    /// A server cannot be created.
+    pub(crate) fn take(mode: JobserverMode, slots: NonZeroU32) -> Result<Part, JobserverError> {
+        let (above, note) = match Client::from_env() {
+            Ok(client) => (client, None),
+            Err(error) if error.is_warning() => {
+                // Its jobs are told by the programs that they are.
+                (None, (mode != JobserverMode::Off).then(|| error.to_string()))
+            }
+            Err(error) => return Err(error),
+        };
+        let role = match (mode, above) {
+            (JobserverMode::Join | JobserverMode::Share, Some(client)) => Role::Client(client),
+            (JobserverMode::Share, None) => match Server::new(slots, style()) {
+                Ok(server) => Role::Server(server),
+                Err(error) if error.is_warning() => {
+                    return Ok(Part { role: Role::None(None), note: Some(error.to_string()) });
+                }
+                Err(error) => return Err(error),
+            },
+            (_, above) => Role::None(above),
+        };
+        Ok(Part { role, note })
+    }
+
+    /// Returns the message for the user, once.
+    pub(crate) fn take_note(&mut self) -> Option<String> {
+        self.note.take()
+    }
+
+    /// Returns true if each running job needs a token.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.tokens().is_some()
+    }
+
+    fn tokens(&self) -> Option<&Tokens> {
+        match &self.role {
+            Role::Server(server) => Some(&server.tokens),
+            Role::Client(client) => Some(&client.tokens),
+            Role::None(_) => None,
+        }
+    }
+
+    /// Acquires the right to run a job on one CPU, without waiting. `None`: there is none now.
+    ///
+    /// # Errors
+    /// The jobserver cannot be read, or the thread for the notification cannot be started.
+    pub(crate) fn try_acquire(&self) -> io::Result<Option<Token>> {
+        self.tokens().map_or(Ok(None), Tokens::try_acquire)
+    }
+
+    /// Sets the function that is called once after each [`try_acquire`](Self::try_acquire) that returned `None`, as
+    /// soon as there may be a token. Another program may take it first. Set it once, before the first call.
+    pub(crate) fn notify_when_available(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        if let Some(tokens) = self.tokens() {
+            tokens.notify_when_available(waker);
+        }
+    }
+
+    /// Returns true if killed jobs lose tokens that this batch can restore while none of its jobs runs.
+    pub(crate) fn can_refill(&self) -> bool {
+        matches!(self.role, Role::Server(_))
+    }
+
+    /// Restores lost tokens. Call it when no job runs and no [`Token`] is left.
+    ///
+    /// # Errors
+    /// The pipe cannot be read or written.
+    pub(crate) fn refill(&self) -> io::Result<()> {
+        match &self.role {
+            Role::Server(server) => server.refill().map(drop),
+            Role::Client(_) | Role::None(_) => Ok(()),
+        }
+    }
+
+    /// Returns the variables that a job needs, from the `MAKEFLAGS` that it has otherwise.
+    pub(crate) fn variables(&self, makeflags: Option<&OsStr>) -> Vec<(&'static str, OsString)> {
+        match &self.role {
+            Role::Server(server) => server.variables(makeflags).into(),
+            Role::Client(_) | Role::None(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the handles that a job must inherit, each with the number that it must have there.
+    ///
+    /// # Errors
+    /// No more handles are available.
+    pub(crate) fn inherited(&self) -> io::Result<Vec<(Handle, i32)>> {
+        match &self.role {
+            Role::Server(server) => server.inherited(),
+            Role::Client(client) | Role::None(Some(client)) => client.inherited(),
+            Role::None(None) => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Returns the style that the make of this machine knows.
+fn style() -> Style {
+    let version = Command::new("make").arg("--version").timeout(PATIENCE).read();
+    version.map_or(Style::Fifo, |version| Style::for_make(&version))
 }
