@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::lines::Pieces;
+use super::queued::Pieces;
 use super::text::{cut, signal_name};
 use super::{Totals, Update};
 use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, JobOutcome};
@@ -173,8 +173,8 @@ pub(super) fn unix_seconds(time: SystemTime) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{at, every_update};
     use super::*;
+    use crate::watch::tests::{at, every_update};
 
     fn lines(updates: &[Update<'_>]) -> Vec<serde_json::Value> {
         let mut file = Vec::new();

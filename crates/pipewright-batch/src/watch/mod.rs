@@ -1,46 +1,376 @@
-//! Reports of a running batch: progress on a terminal, events, a trace, a page, and tables of jobs.
+//! Reports of a running batch: progress on a terminal, events, a trace and a page.
 //!
 //! The driver describes everything that happens by an [`Update`], and passes it to each report that the user wants.
 //! Reports have no clock: the driver passes the time too. The driver never waits for their readers: a thread writes to
-//! terminals and pipes. Their memory is bounded by the running jobs, except where a bound is named. They never fail the batch: a report that cannot be written keeps its error until the
-//! end.
+//! terminals and pipes. Their memory is bounded by the running jobs, except where a bound is named. They never fail the
+//! batch: a report that cannot be written keeps its error until the end.
 //!
 //! Texts of jobs are not trusted. They are cut, and escaped for the place where they are shown.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `update.rs` | updates |
 //! | `text.rs` | text that is safe and short; durations; ends of attempts in words |
 //! | `progress/` | the bar on a terminal, and lines for logs |
-//! | `events.rs`, `lines.rs` | JSON lines, and the buffer that keeps them whole |
-//! | `trace.rs` | trace events for Perfetto and Chrome |
+//! | `events.rs`, `trace.rs` | JSON lines; trace events for Perfetto and Chrome |
 //! | `page/` | one HTML page about the whole batch |
-//! | `watchers.rs` | all reports of a batch, fed with its events |
-//! | `queued.rs` | files that a thread writes to |
-//! | `table.rs` | jobs as a table or as JSON lines |
+//! | `queued.rs` | files that a thread writes to, in pieces that are whole |
 
 mod events;
-mod lines;
 mod page;
 mod progress;
 mod queued;
-mod table;
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod tests;
-mod text;
+pub(crate) mod text;
 mod trace;
-mod update;
-mod watchers;
+
+use std::io::{self, IsTerminal as _, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use pipewright_os::base::{late_open, private_file, stdio};
+
+use crate::executor::{AttemptEnd, AttemptKey};
+use crate::vocabulary::{Event, JobOutcome};
 
 pub(crate) use events::EventWriter;
 pub(crate) use page::PageModel;
 pub use progress::ProgressKind;
 pub(crate) use progress::{Progress, Screen};
 pub(crate) use queued::QueuedFile;
-pub(crate) use table::{JobRow, write_json, write_table};
-pub(crate) use text::signal_name;
 pub(crate) use trace::TraceWriter;
-pub(crate) use update::{BatchFacts, Totals, Update};
-pub(crate) use watchers::{WatchSettings, Watchers};
+
+// Updates: everything that a report of a running batch can show.
+
+/// The facts about a batch that are known when it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BatchFacts {
+    /// The command line, for people.
+    pub(crate) command: String,
+    /// The number of slots.
+    pub(crate) slots: u32,
+    /// The time at which it began.
+    pub(crate) started: SystemTime,
+    /// The path of the log.
+    pub(crate) log: Option<String>,
+}
+
+/// Something that happened in a batch. Bytes of a text that are not Unicode were replaced; otherwise it is as the job
+/// has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Update<'a> {
+    /// The batch begins. The first update.
+    Began(&'a BatchFacts),
+    /// Jobs of this input ended in an earlier run. They count as done.
+    Resumed { jobs: u64 },
+    /// Jobs were read. `total`: the number of all jobs, if it is known before the end of the input.
+    Added { jobs: u64, total: Option<u64> },
+    /// An attempt started in that slot. `text` is its command.
+    Started { key: AttemptKey, slot: u32, text: &'a str },
+    /// An attempt ended. `last_lines` is the end of its output, if that is known.
+    Ended { end: &'a AttemptEnd, text: &'a str, last_lines: &'a str },
+    /// A job has failed and will be tried again.
+    Retried { job: u64 },
+    /// A job is over. `reason` is one line, if there is more to say than the word.
+    Settled { job: u64, outcome: JobOutcome, reason: Option<&'a str> },
+    /// The batch ends early, for that reason.
+    Halted { cause: &'a str },
+    /// The number of slots has changed.
+    Capacity { slots: u32 },
+    /// The input has ended, and had that many jobs.
+    InputEnded { total: u64 },
+    /// A message for people.
+    Note(&'a str),
+    /// The batch is over. The last update.
+    Finished(&'a Totals),
+}
+
+/// The counts of a batch that is over.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Totals {
+    /// The exit code of the tool, unless a signal ends it. `None`: the log or the output could not be written.
+    pub(crate) exit_code: Option<i32>,
+    /// `finished`, or the name of the reason for an early end.
+    pub(crate) how: &'static str,
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+    pub(crate) stopped: u64,
+    pub(crate) not_run: u64,
+    pub(crate) unknown: u64,
+}
+
+/// The number of jobs with each end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct OutcomeCounts([u64; JobOutcome::ALL.len()]);
+
+impl OutcomeCounts {
+    pub(crate) fn add(&mut self, outcome: JobOutcome) {
+        if let Some(count) = self.0.get_mut(outcome as usize) {
+            *count += 1;
+        }
+    }
+
+    pub(crate) fn of(&self, outcome: JobOutcome) -> u64 {
+        self.0.get(outcome as usize).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn all(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+// All reports of a batch, fed with its events.
+
+/// The reports that the user wants.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WatchSettings {
+    /// `None`: no progress, and no messages.
+    pub(crate) progress: Option<ProgressKind>,
+    pub(crate) events: Option<PathBuf>,
+    pub(crate) trace: Option<PathBuf>,
+    pub(crate) page: Option<PathBuf>,
+    /// No other user can read the files.
+    pub(crate) private: bool,
+}
+
+/// The pause before the next look at a terminal that takes nothing.
+const STUCK_PAUSE: Duration = Duration::from_millis(100);
+
+/// The reports.
+#[derive(Debug)]
+pub(crate) struct Watchers {
+    progress: Option<SharedProgress>,
+    /// The stream of the progress.
+    stderr: QueuedFile,
+    events: Option<(EventWriter<QueuedFile>, QueuedFile, PathBuf)>,
+    trace: Option<(TraceWriter<QueuedFile>, QueuedFile, PathBuf)>,
+    page: Option<(PageModel, QueuedFile, PathBuf)>,
+    added: u64,
+}
+
+type SharedProgress = Arc<Mutex<Progress<QueuedFile>>>;
+
+/// A report that cannot be written: its file, and the system's error.
+pub(crate) type ReportFailed = (PathBuf, io::Error);
+
+impl Watchers {
+    /// Opens the files of the reports.
+    pub(crate) fn open(
+        settings: &WatchSettings,
+        facts: BatchFacts,
+    ) -> Result<Watchers, ReportFailed> {
+        let create = |path: &PathBuf| {
+            let file = match late_open::waits(path) {
+                true => QueuedFile::of_pipe(path, settings.private),
+                false => private_file::create(path, settings.private).map(QueuedFile::of_file),
+            };
+            file.map(|file| (file, path.clone())).map_err(|error| (path.clone(), error))
+        };
+        let stderr = QueuedFile::new(io::stderr());
+        let new_progress = |kind| {
+            let progress = Progress::new(stderr.clone(), kind, Screen::stderr(), Instant::now());
+            Arc::new(Mutex::new(progress))
+        };
+        let events = settings.events.as_ref().map(create).transpose()?;
+        let trace = settings.trace.as_ref().map(create).transpose()?;
+        let page = settings.page.as_ref().map(create).transpose()?;
+        let mut watchers = Watchers {
+            progress: settings.progress.map(new_progress),
+            events: events.map(|(file, path)| (EventWriter::new(file.clone()), file, path)),
+            trace: trace.map(|(file, path)| (TraceWriter::new(file.clone()), file, path)),
+            page: page.map(|(file, path)| (PageModel::new(facts.clone()), file, path)),
+            stderr,
+            added: 0,
+        };
+        watchers.update(&Update::Began(&facts));
+        Ok(watchers)
+    }
+
+    /// Returns this process's stdout and stderr, as writers that erase the bar first. A stdout that is closed is an
+    /// error.
+    pub(crate) fn streams(&self) -> [Box<dyn Write + Send>; 2] {
+        [
+            self.beside(stdio::stdout(), io::stdout().is_terminal()),
+            self.beside(io::stderr(), io::stderr().is_terminal()),
+        ]
+    }
+
+    /// Returns a writer that erases the bar first.
+    fn beside<W>(&self, writer: W, is_terminal: bool) -> Box<dyn Write + Send>
+    where
+        W: Write + Send + 'static,
+    {
+        match &self.progress {
+            Some(progress) => {
+                let (progress, stderr) = (Arc::clone(progress), self.stderr.clone());
+                Box::new(BesideProgress { is_terminal, writer, progress, stderr })
+            }
+            None => Box::new(writer),
+        }
+    }
+
+    /// Draws what is due. Returns the time at which it should be called again, whatever happens.
+    pub(crate) fn tick(&mut self, added: u64, total: Option<u64>) -> Option<Instant> {
+        if added > self.added {
+            self.update(&Update::Added { jobs: added - self.added, total });
+            self.added = added;
+        }
+        let progress = self.progress.as_ref()?;
+        if !self.stderr.is_idle() {
+            // Nobody could see the bar, and a stack of bars helps nobody later.
+            return Instant::now().checked_add(STUCK_PAUSE);
+        }
+        lock(progress).tick(Instant::now())
+    }
+
+    /// Writes what has been collected, before a wait.
+    pub(crate) fn flush(&mut self) {
+        if let Some((events, ..)) = &mut self.events {
+            events.flush();
+        }
+        if let Some((trace, ..)) = &mut self.trace {
+            trace.flush();
+        }
+    }
+
+    /// Tells all reports of an event.
+    pub(crate) fn event(&mut self, event: &Event) {
+        match event {
+            Event::Started { key, slot, command } => {
+                self.update(&Update::Started { key: *key, slot: *slot, text: command });
+            }
+            Event::Ended { end, command, last_lines } => {
+                self.update(&Update::Ended { end, text: command, last_lines });
+            }
+            Event::Retrying { job, .. } => self.update(&Update::Retried { job: *job }),
+            Event::Settled { before: true, .. } => self.update(&Update::Resumed { jobs: 1 }),
+            Event::Settled { job, outcome, reason, .. } => {
+                self.settled(*job, *outcome, reason.as_deref());
+            }
+            Event::InputEnded { jobs } => self.update(&Update::InputEnded { total: *jobs }),
+            Event::Capacity { slots } => self.update(&Update::Capacity { slots: *slots }),
+            Event::Halted(halt) => self.update(&Update::Halted { cause: &halt.to_string() }),
+            Event::Note(note) => self.update(&Update::Note(note)),
+        }
+    }
+
+    fn settled(&mut self, job: u64, outcome: JobOutcome, reason: Option<&str>) {
+        self.update(&Update::Settled { job, outcome, reason });
+        let needs_attention =
+            matches!(outcome, JobOutcome::Failed | JobOutcome::Refused | JobOutcome::Unknown);
+        if let (Some(progress), true) = (&self.progress, needs_attention) {
+            let what = reason.unwrap_or("may have run, and is not run again");
+            lock(progress).message(&format!("job {job} {}: {what}", outcome.word()));
+        }
+    }
+
+    fn update(&mut self, update: &Update<'_>) {
+        let now = SystemTime::now();
+        if let Some(progress) = &self.progress {
+            lock(progress).update(update, Instant::now());
+        }
+        if let Some((events, ..)) = &mut self.events {
+            events.update(update, now);
+        }
+        if let Some((trace, ..)) = &mut self.trace {
+            trace.update(update);
+        }
+        if let Some((page, ..)) = &mut self.page {
+            page.update(update, now);
+        }
+    }
+
+    /// Writes a message for people, above the bar; also if no progress is shown.
+    pub(crate) fn message(&mut self, text: &str) {
+        match &self.progress {
+            Some(progress) => lock(progress).message(text),
+            None => {
+                let none = Screen { columns: || 0, is_ansi: false, colors: false };
+                let stderr = self.stderr.clone();
+                Progress::new(stderr, ProgressKind::None, none, Instant::now()).message(text);
+            }
+        }
+    }
+
+    /// Erases the bar, and writes the ends of all reports. Waits for the readers, but no longer than until that time.
+    /// Returns the first report that could not be written.
+    pub(crate) fn finish(
+        mut self,
+        totals: &Totals,
+        until: Option<Instant>,
+    ) -> Result<(), ReportFailed> {
+        self.update(&Update::Finished(totals));
+        if let Some(progress) = &self.progress {
+            lock(progress).finish();
+        }
+        let events = self.events.map(|(events, file, path)| (events.finish(), file, path));
+        let trace = self.trace.map(|(trace, file, path)| (trace.finish(), file, path));
+        let page = self
+            .page
+            .map(|(page, mut file, path)| (file.write_all(page.html().as_bytes()), file, path));
+        // Ignored: the batch goes on without a terminal. What is printed next comes after the messages.
+        let _ = self.stderr.wait_within(until);
+        let reports = [events, trace, page].map(|report| {
+            report
+                .map(|(written, file, path)| (written.and_then(|()| file.wait_within(until)), path))
+        });
+        let mut reports = reports.into_iter().flatten();
+        reports.try_for_each(|(written, path)| written.map_err(|error| (path, error)))
+    }
+}
+
+/// A stream that may be the terminal of the bar, or end there: in `batch | tee log`, say.
+struct BesideProgress<W> {
+    writer: W,
+    is_terminal: bool,
+    progress: SharedProgress,
+    stderr: QueuedFile,
+}
+
+impl<W> BesideProgress<W> {
+    /// Writes without the bar, after what was written to the terminal before. The progress is not locked meanwhile: a
+    /// reader that does not read would hold up the thread that draws, and so the batch.
+    fn without_bar<T>(
+        &mut self,
+        bytes: &[u8],
+        write: impl FnOnce(&mut W) -> io::Result<T>,
+        count: impl FnOnce(&T) -> usize,
+    ) -> io::Result<T> {
+        if !self.is_terminal {
+            if lock(&self.progress).hide() {
+                self.wait_for_terminal();
+            }
+            return write(&mut self.writer);
+        }
+        lock(&self.progress).output_begins();
+        self.wait_for_terminal();
+        let result = write(&mut self.writer);
+        let written = result.as_ref().map_or(0, count);
+        let written = bytes.get(..written).unwrap_or(bytes);
+        lock(&self.progress).output_ended(written, Instant::now());
+        result
+    }
+
+    fn wait_for_terminal(&self) {
+        // Ignored: without a terminal, there is no bar to stay clear of.
+        let _ = self.stderr.wait_until_written();
+    }
+}
+
+impl<W: Write> Write for BesideProgress<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.without_bar(bytes, |writer| writer.write(bytes), |count| *count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.without_bar(&[], W::flush, |()| 0)
+    }
+}
+
+fn lock(progress: &SharedProgress) -> MutexGuard<'_, Progress<QueuedFile>> {
+    // Each call leaves it consistent.
+    progress.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

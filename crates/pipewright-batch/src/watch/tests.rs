@@ -1,10 +1,11 @@
-//! One driver that feeds all reports.
+//! Tests of all reports, fed by one driver, and updates for the tests of each.
 
 use std::io::Cursor;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::testing::{at, every_update, facts};
 use super::*;
+use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
+use crate::vocabulary::JobOutcome;
 
 #[test]
 fn every_report_takes_every_update() {
@@ -34,28 +35,63 @@ fn every_report_takes_every_update() {
 }
 
 #[test]
-fn rows_of_a_log_are_a_table_or_json() {
-    let row = JobRow {
-        job: 1,
-        name: None,
-        state: "running".to_owned(),
-        attempts: 1,
-        elapsed: None,
-        exit: None,
-        reason: None,
-        command: "true".to_owned(),
-    };
-    let (mut table, mut json) = (Vec::new(), Vec::new());
-    write_table(std::slice::from_ref(&row), Some(80), false, &mut table).unwrap();
-    write_json(&[row], &mut json).unwrap();
-    assert!(String::from_utf8(table).unwrap().starts_with("running "));
-    assert!(json.ends_with(b"}\n"));
-}
-
-#[test]
 fn stderr_has_a_width_and_a_kind_of_progress() {
     use std::io::IsTerminal;
     assert!((Screen::stderr().columns)() > 0);
     let is_bar = ProgressKind::for_stderr() == ProgressKind::Bar;
     assert_eq!(is_bar, std::io::stderr().is_terminal());
+}
+
+// Updates for the tests of all reports.
+
+/// Returns the time that many seconds after the start of the batch.
+pub(super) fn at(seconds: f64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_800_000_000) + Duration::from_secs_f64(seconds)
+}
+
+pub(super) fn facts() -> BatchFacts {
+    BatchFacts {
+        command: "pipewright batch -j 4 --log run.db ./convert {}".to_owned(),
+        slots: 4,
+        started: at(0.0),
+        log: Some("run.db".to_owned()),
+    }
+}
+
+pub(super) fn key(job: u64) -> AttemptKey {
+    AttemptKey { job, attempt: 1 }
+}
+
+pub(super) fn end(job: u64, outcome: AttemptOutcome, start: f64, seconds: f64) -> AttemptEnd {
+    AttemptEnd::new(key(job), outcome, at(start), Duration::from_secs_f64(seconds))
+}
+
+/// Calls `work` with one update of each kind.
+pub(super) fn every_update(work: impl FnOnce(&[Update<'_>])) {
+    let facts = facts();
+    let totals = Totals {
+        exit_code: Some(123),
+        how: "finished",
+        succeeded: 9,
+        failed: 1,
+        skipped: 0,
+        stopped: 0,
+        not_run: 0,
+        unknown: 0,
+    };
+    let end = end(2, AttemptOutcome::Exited(7), 0.5, 2.0);
+    work(&[
+        Update::Began(&facts),
+        Update::Resumed { jobs: 3 },
+        Update::Added { jobs: 10, total: Some(10) },
+        Update::Started { key: key(2), slot: 1, text: "./convert b" },
+        Update::Ended { end: &end, text: "./convert b", last_lines: "no such file" },
+        Update::Retried { job: 2 },
+        Update::Settled { job: 2, outcome: JobOutcome::Failed, reason: Some("exit 7") },
+        Update::Halted { cause: "drain" },
+        Update::Capacity { slots: 8 },
+        Update::InputEnded { total: 10 },
+        Update::Note("the log is on a network filesystem"),
+        Update::Finished(&totals),
+    ]);
 }

@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::executor::AttemptOutcome;
 
 /// Returns the number of columns that a terminal uses for a text without controls.
-pub(super) fn columns(text: &str) -> usize {
+pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
 
@@ -22,7 +22,7 @@ fn is_control(character: char) -> bool {
 }
 
 /// Returns a text on one line of at most that many columns. Controls are escaped, and a cut is marked by `…`.
-pub(super) fn line(text: &str, most: usize) -> String {
+pub(crate) fn line(text: &str, most: usize) -> String {
     let mut shown = String::new();
     // The length of the longest part with which the mark of a cut fits.
     let (mut used, mut fits) = (0, 0);
@@ -52,7 +52,7 @@ pub(super) fn line(text: &str, most: usize) -> String {
 }
 
 /// Cuts a text after that many bytes, between characters. A cut is marked by `…`.
-pub(super) fn cut(text: &str, most_bytes: usize) -> String {
+pub(crate) fn cut(text: &str, most_bytes: usize) -> String {
     if text.len() <= most_bytes {
         return text.to_owned();
     }
@@ -62,7 +62,7 @@ pub(super) fn cut(text: &str, most_bytes: usize) -> String {
 
 /// Formats a duration with two or three digits: `1.2 ms`, `12 ms`, `3.2 s`, `47 s`, `4 min 10 s`, `2 h 05 min`, `3 d 4
 /// h`.
-pub(super) fn duration(time: Duration) -> String {
+pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
         0.0 => "0 s".to_owned(),
@@ -74,7 +74,7 @@ pub(super) fn duration(time: Duration) -> String {
 }
 
 /// Formats a duration in whole seconds.
-pub(super) fn whole_duration(time: Duration) -> String {
+pub(crate) fn whole_duration(time: Duration) -> String {
     let seconds = time.as_secs().saturating_add(u64::from(time.subsec_millis() >= 500));
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     match seconds {
@@ -86,7 +86,7 @@ pub(super) fn whole_duration(time: Duration) -> String {
 }
 
 /// Formats a rate: `0.20/s`, `3.4/s`, `304/s`.
-pub(super) fn rate(per_second: f64) -> String {
+pub(crate) fn rate(per_second: f64) -> String {
     let decimals = match per_second {
         rate if rate < 0.995 => 2,
         rate if rate < 9.95 => 1,
@@ -102,7 +102,7 @@ pub(crate) fn signal_name(number: i32) -> String {
 }
 
 /// Returns the end of an attempt in words.
-pub(super) fn outcome(outcome: &AttemptOutcome) -> String {
+pub(crate) fn outcome(outcome: &AttemptOutcome) -> String {
     match outcome {
         AttemptOutcome::Exited(code) => format!("exit {code}"),
         AttemptOutcome::Signaled(number) => signal_name(*number),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Update;
-use super::lines::Pieces;
+use super::queued::Pieces;
 use super::text::{cut, outcome};
 use crate::executor::{AttemptEnd, AttemptKey};
 
@@ -171,9 +171,9 @@ fn micros(time: std::time::Duration) -> f64 {
 mod tests {
     use std::io::Cursor;
 
-    use super::super::testing::{at, end, every_update, facts, key};
     use super::*;
     use crate::executor::AttemptOutcome;
+    use crate::watch::tests::{at, end, every_update, facts, key};
 
     fn parsed(trace: &mut TraceWriter<Cursor<Vec<u8>>>) -> Vec<Value> {
         serde_json::from_slice(trace.pieces.writer().get_ref()).unwrap()

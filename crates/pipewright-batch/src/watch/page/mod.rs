@@ -8,26 +8,485 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `model.rs` | the model |
-//! | `kept.rs`, `busy.rs`, `histogram.rs` | the bounded parts of it |
-//! | `html.rs` | the page |
-//! | `timeline.rs`, `durations.rs` | its charts |
+//! | `html.rs` | the page, with its charts |
 //! | `page.css`, `page.js` | its style, with the colors of `pipewright bench`, and its script |
 
-mod busy;
-mod durations;
-mod histogram;
 mod html;
-mod kept;
-mod model;
-#[cfg(test)]
-mod tests;
-mod timeline;
 
-pub(crate) use model::PageModel;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use super::OutcomeCounts;
+use super::events::unix_seconds;
+use super::text::{line, outcome};
+use super::{BatchFacts, Update};
+use crate::executor::{AttemptEnd, AttemptKey};
+use crate::vocabulary::JobOutcome;
 
 /// Attempts that are listed and drawn one by one.
 const MOST_ATTEMPTS: usize = 2_000;
 
 /// Failed jobs that are shown with their last lines.
 const MOST_FAILURES: usize = 200;
+
+// The model of a page: a bounded part of all updates.
+
+/// Columns of a command that the page has.
+const MOST_COMMAND_COLUMNS: usize = 300;
+
+/// Lines of output that a failed job has, and columns of each.
+const MOST_LAST_LINES: usize = 20;
+const MOST_LINE_COLUMNS: usize = 300;
+
+/// Notes that the page has.
+const MOST_NOTES: usize = 20;
+
+/// The model of a page about a batch.
+#[derive(Debug)]
+pub(crate) struct PageModel {
+    facts: BatchFacts,
+    counts: OutcomeCounts,
+    resumed: u64,
+    total: Option<u64>,
+    halted: Option<String>,
+    notes: Vec<String>,
+    kept: Kept,
+    busy: Busy,
+    histogram: Histogram,
+    failures: BTreeMap<u64, Failure>,
+    running: HashMap<AttemptKey, u32>,
+    /// The time of the last update, in seconds from the start.
+    end_seconds: f64,
+}
+
+/// A job that failed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Failure {
+    job: u64,
+    attempts: u32,
+    /// `None`: it will be tried again.
+    state: Option<JobOutcome>,
+    /// The end of its last attempt.
+    end: Option<String>,
+    elapsed_seconds: Option<f64>,
+    command: Option<String>,
+    reason: Option<String>,
+    last_lines: String,
+}
+
+/// The data of the page, as JSON.
+#[derive(Serialize)]
+struct Data<'a> {
+    schema: &'static str,
+    command: String,
+    slots: u32,
+    log: Option<String>,
+    started_unix_seconds: f64,
+    elapsed_seconds: f64,
+    halted: Option<&'a str>,
+    resumed: u64,
+    total: Option<u64>,
+    states: BTreeMap<&'static str, u64>,
+    failures: Vec<&'a Failure>,
+    attempts: Vec<&'a KeptAttempt>,
+    other_attempts: u64,
+    busy: &'a Busy,
+    durations: &'a Histogram,
+    notes: &'a [String],
+}
+
+impl PageModel {
+    /// Returns the model of a batch that begins.
+    pub(crate) fn new(facts: BatchFacts) -> PageModel {
+        PageModel {
+            facts,
+            counts: OutcomeCounts::default(),
+            resumed: 0,
+            total: None,
+            halted: None,
+            notes: Vec::new(),
+            kept: Kept::new(MOST_ATTEMPTS),
+            busy: Busy::default(),
+            histogram: Histogram::default(),
+            failures: BTreeMap::new(),
+            running: HashMap::new(),
+            end_seconds: 0.0,
+        }
+    }
+
+    /// Takes note of an update.
+    pub(crate) fn update(&mut self, update: &Update<'_>, now: SystemTime) {
+        self.end_seconds = self.end_seconds.max(self.since_start(now));
+        match *update {
+            Update::Resumed { jobs } => self.resumed += jobs,
+            Update::Added { total, .. } => self.total = total.or(self.total),
+            Update::InputEnded { total } => self.total = Some(total),
+            Update::Started { key, slot, .. } => {
+                self.running.insert(key, slot);
+            }
+            Update::Ended { end, text, last_lines } => self.ended(end, text, last_lines),
+            Update::Settled { job, outcome, reason } => self.settled(job, outcome, reason),
+            Update::Halted { cause } => self.halted = Some(line(cause, MOST_LINE_COLUMNS)),
+            Update::Capacity { slots } => self.facts.slots = self.facts.slots.max(slots),
+            Update::Note(text) if self.notes.len() < MOST_NOTES => {
+                self.notes.push(line(text, MOST_LINE_COLUMNS));
+            }
+            Update::Began(_) | Update::Retried { .. } | Update::Note(_) | Update::Finished(_) => {}
+        }
+    }
+
+    fn since_start(&self, time: SystemTime) -> f64 {
+        time.duration_since(self.facts.started).map_or(0.0, |since| since.as_secs_f64())
+    }
+
+    fn ended(&mut self, end: &AttemptEnd, text: &str, last_lines: &str) {
+        let AttemptKey { job, attempt } = end.key;
+        let start_seconds = self.since_start(end.started);
+        let elapsed_seconds = end.elapsed.as_secs_f64();
+        self.end_seconds = self.end_seconds.max(start_seconds + elapsed_seconds);
+        self.histogram.add(elapsed_seconds);
+        self.busy.add(start_seconds, elapsed_seconds);
+        let command = line(text, MOST_COMMAND_COLUMNS);
+        let words = outcome(&end.outcome);
+        let is_success = end.outcome.is_success();
+        if !is_success && self.has_room_for_failure(job) {
+            let failure = Failure {
+                job,
+                attempts: attempt,
+                state: None,
+                end: Some(words.clone()),
+                elapsed_seconds: Some(elapsed_seconds),
+                command: Some(command.clone()),
+                reason: None,
+                last_lines: bounded_lines(last_lines),
+            };
+            self.failures.insert(job, failure);
+        }
+        self.kept.add(KeptAttempt {
+            job,
+            attempt,
+            slot: self.running.remove(&end.key).unwrap_or(0),
+            outcome: end.outcome.name(),
+            end: words,
+            is_success,
+            start_seconds,
+            elapsed_seconds,
+            command,
+        });
+    }
+
+    fn has_room_for_failure(&self, job: u64) -> bool {
+        self.failures.len() < MOST_FAILURES || self.failures.contains_key(&job)
+    }
+
+    fn settled(&mut self, job: u64, outcome: JobOutcome, reason: Option<&str>) {
+        self.counts.add(outcome);
+        if matches!(outcome, JobOutcome::Succeeded | JobOutcome::Skipped | JobOutcome::NotRun) {
+            // It has failed before, and was tried again.
+            self.failures.remove(&job);
+            return;
+        }
+        if !self.has_room_for_failure(job) {
+            return;
+        }
+        let failure = self.failures.entry(job).or_insert_with(|| Failure {
+            job,
+            attempts: 0,
+            state: None,
+            end: None,
+            elapsed_seconds: None,
+            command: None,
+            reason: None,
+            last_lines: String::new(),
+        });
+        failure.state = Some(outcome);
+        failure.reason = reason.map(|reason| line(reason, MOST_LINE_COLUMNS));
+    }
+
+    /// Returns the page, for a batch that has ended at that time.
+    pub(crate) fn html(&self) -> String {
+        html::page(self)
+    }
+
+    /// Returns the data of the page.
+    fn json(&self) -> String {
+        let states = JobOutcome::ALL.map(|outcome| (outcome.name(), self.counts.of(outcome)));
+        let data = Data {
+            schema: "pipewright.batch-page/1",
+            command: line(&self.facts.command, MOST_COMMAND_COLUMNS),
+            slots: self.facts.slots,
+            log: self.facts.log.as_ref().map(|log| line(log, MOST_LINE_COLUMNS)),
+            started_unix_seconds: unix_seconds(self.facts.started),
+            elapsed_seconds: self.end_seconds,
+            halted: self.halted.as_deref(),
+            resumed: self.resumed,
+            total: self.total,
+            states: states.into_iter().collect(),
+            failures: self.failures.values().collect(),
+            attempts: self.kept.sorted(),
+            other_attempts: self.kept.others,
+            busy: &self.busy,
+            durations: &self.histogram,
+            notes: &self.notes,
+        };
+        // It has string keys and finite numbers only, so this does not fail.
+        serde_json::to_string(&data).unwrap_or_default()
+    }
+}
+
+/// Returns the last lines, each on one bounded line.
+fn bounded_lines(text: &str) -> String {
+    let mut lines: Vec<&str> = text.trim_end().rsplit('\n').take(MOST_LAST_LINES).collect();
+    lines.reverse();
+    let lines: Vec<String> = lines.into_iter().map(|text| line(text, MOST_LINE_COLUMNS)).collect();
+    lines.join("\n")
+}
+
+// The attempts that a page shows one by one: failed ones before others, and long ones before short ones.
+
+/// The facts of an attempt that the page shows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct KeptAttempt {
+    job: u64,
+    attempt: u32,
+    /// 0: unknown.
+    slot: u32,
+    /// The word of its outcome.
+    outcome: &'static str,
+    /// Its end in words.
+    end: String,
+    is_success: bool,
+    /// Seconds from the start of the batch.
+    start_seconds: f64,
+    elapsed_seconds: f64,
+    command: String,
+}
+
+/// The order in which attempts are kept.
+#[derive(Debug)]
+struct Ranked(KeptAttempt);
+
+impl Ranked {
+    fn order(&self, other: &Ranked) -> Ordering {
+        let (one, other) = (&self.0, &other.0);
+        // Of equal ones the first is kept.
+        (other.is_success.cmp(&one.is_success))
+            .then(one.elapsed_seconds.total_cmp(&other.elapsed_seconds))
+            .then(other.job.cmp(&one.job))
+            .then(other.attempt.cmp(&one.attempt))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Ranked) -> bool {
+        self.order(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Ranked {}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Ranked) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Ranked) -> Ordering {
+        self.order(other)
+    }
+}
+
+/// A bounded number of attempts.
+#[derive(Debug)]
+struct Kept {
+    most: usize,
+    /// The one that goes next is at the top.
+    heap: BinaryHeap<Reverse<Ranked>>,
+    /// The number of attempts that are not kept.
+    others: u64,
+}
+
+impl Kept {
+    fn new(most: usize) -> Kept {
+        Kept { most, heap: BinaryHeap::new(), others: 0 }
+    }
+
+    fn add(&mut self, attempt: KeptAttempt) {
+        self.heap.push(Reverse(Ranked(attempt)));
+        if self.heap.len() > self.most {
+            self.heap.pop();
+            self.others += 1;
+        }
+    }
+
+    /// Returns the attempts: failed ones first, and then in the order of their start.
+    fn sorted(&self) -> Vec<&KeptAttempt> {
+        let mut all: Vec<_> = self.heap.iter().map(|Reverse(Ranked(attempt))| attempt).collect();
+        all.sort_by(|one, other| {
+            (one.is_success.cmp(&other.is_success))
+                .then(one.start_seconds.total_cmp(&other.start_seconds))
+                .then((one.job, one.attempt).cmp(&(other.job, other.attempt)))
+        });
+        all
+    }
+}
+
+// The number of jobs at one time, over the whole batch, in a bounded number of intervals.
+
+/// The number of intervals. Two of them become one when the batch takes longer.
+const INTERVALS: usize = 240;
+
+/// The length of an interval at first.
+const FIRST_SECONDS: f64 = 0.005;
+
+/// Busy time in equal intervals from the start of the batch.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Busy {
+    /// The length of an interval.
+    interval_seconds: f64,
+    /// The sum of the times that attempts ran in each interval.
+    busy_seconds: Vec<f64>,
+}
+
+impl Default for Busy {
+    fn default() -> Busy {
+        Busy { interval_seconds: FIRST_SECONDS, busy_seconds: Vec::new() }
+    }
+}
+
+impl Busy {
+    /// Adds an attempt that ran in that time. Nothing is added for a time that is not finite or not positive.
+    fn add(&mut self, start: f64, seconds: f64) {
+        let end = start + seconds;
+        if !(start >= 0.0 && end > start && end.is_finite()) {
+            return;
+        }
+        while end > self.interval_seconds * INTERVALS as f64 {
+            self.halve();
+        }
+        // At most the number of intervals, by the loop above.
+        let first = (start / self.interval_seconds) as usize;
+        let last = ((end / self.interval_seconds) as usize).min(INTERVALS - 1);
+        if self.busy_seconds.len() <= last {
+            self.busy_seconds.resize(last + 1, 0.0);
+        }
+        for (index, busy) in self.busy_seconds.iter_mut().enumerate().take(last + 1).skip(first) {
+            let from = index as f64 * self.interval_seconds;
+            *busy += (end.min(from + self.interval_seconds) - start.max(from)).max(0.0);
+        }
+    }
+
+    fn halve(&mut self) {
+        self.interval_seconds *= 2.0;
+        self.busy_seconds = self.busy_seconds.chunks(2).map(|pair| pair.iter().sum()).collect();
+    }
+
+    /// Returns the mean number of jobs at one time, for each interval with its start.
+    fn levels(&self) -> impl Iterator<Item = (f64, f64)> {
+        let interval = self.interval_seconds;
+        let busy = self.busy_seconds.iter().enumerate();
+        busy.map(move |(index, busy)| (index as f64 * interval, busy / interval))
+    }
+}
+
+// A histogram of the durations of all attempts, in steps of 1, 2 and 5.
+
+/// The steps of a decade.
+const STEPS: [u64; 3] = [1, 2, 5];
+
+/// The decades, from one millisecond on.
+const DECADES: u32 = 9;
+
+/// The numbers of attempts by their duration.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Histogram {
+    /// The number of attempts in each interval. The first one starts at 0.
+    counts: Vec<u64>,
+    total: u64,
+    sum_seconds: f64,
+    most_seconds: f64,
+}
+
+/// An interval, and the number of attempts in it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Interval {
+    from: f64,
+    /// `None`: without end.
+    to: Option<f64>,
+    count: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram {
+            counts: vec![0; edges().count()],
+            total: 0,
+            sum_seconds: 0.0,
+            most_seconds: 0.0,
+        }
+    }
+}
+
+/// Returns the start of each interval.
+fn edges() -> impl Iterator<Item = f64> {
+    // In whole milliseconds: powers of 10.0 differ by a bit between systems.
+    let millis = (0..DECADES).flat_map(|decade| STEPS.map(|step| step * 10_u64.pow(decade)));
+    let decades = millis.map(|millis| millis as f64 / 1e3);
+    std::iter::once(0.0).chain(decades)
+}
+
+impl Histogram {
+    fn add(&mut self, seconds: f64) {
+        let place = edges().take_while(|edge| *edge <= seconds).count().saturating_sub(1);
+        if let Some(count) = self.counts.get_mut(place) {
+            *count += 1;
+        }
+        self.total += 1;
+        self.sum_seconds += seconds;
+        self.most_seconds = self.most_seconds.max(seconds);
+    }
+
+    fn total(&self) -> u64 {
+        self.total
+    }
+
+    fn sum_seconds(&self) -> f64 {
+        self.sum_seconds
+    }
+
+    fn most_seconds(&self) -> f64 {
+        self.most_seconds
+    }
+
+    /// Returns the intervals from the first with an attempt to the last, and a few around them if those are few.
+    fn used(&self) -> Vec<Interval> {
+        const LEAST: usize = 9;
+        let is_used = |count: &u64| *count > 0;
+        let Some(first) = self.counts.iter().position(is_used) else { return Vec::new() };
+        let last = self.counts.iter().rposition(is_used).unwrap_or(first);
+        let more = LEAST.saturating_sub(last + 1 - first);
+        let end = (last + 1 + more.div_ceil(2)).min(self.counts.len());
+        let first = first.min(end.saturating_sub(LEAST).max(first.saturating_sub(more)));
+        let edges: Vec<f64> = edges().collect();
+        let interval = |(place, count): (usize, &u64)| {
+            let from = edges.get(place).copied().unwrap_or_default();
+            Interval { from, to: edges.get(place + 1).copied(), count: *count }
+        };
+        self.counts.iter().enumerate().take(end).skip(first).map(interval).collect()
+    }
+
+    fn median(&self) -> Option<Interval> {
+        let mut before = 0;
+        self.used().into_iter().find(|interval| {
+            before += interval.count;
+            before * 2 >= self.total
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

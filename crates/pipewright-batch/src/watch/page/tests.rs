@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::executor::AttemptOutcome;
-use crate::vocabulary::JobOutcome;
-use crate::watch::testing::{at, end, every_update, facts, key};
-use crate::watch::{BatchFacts, Update};
+use crate::watch::tests::{at, end, every_update, facts, key};
 
 /// Runs one attempt of a job to its end.
 fn run(
@@ -147,4 +145,57 @@ fn a_batch_without_attempts_has_a_page() {
     let page = PageModel::new(facts()).html();
     assert!(page.contains("<h1>0 ok, 0 failed in 0 s</h1>"));
     assert!(!page.contains("<svg"));
+}
+
+#[test]
+fn busy_time_is_exact_and_memory_is_bounded_however_long_it_takes() {
+    let mut busy = Busy::default();
+    let mut all = 0.0;
+    for number in 0..20_000 {
+        let (start, seconds) = (f64::from(number) * 0.7, f64::from(number % 50) / 10.0);
+        busy.add(start, seconds);
+        all += seconds;
+    }
+    busy.add(5.0, f64::INFINITY);
+    busy.add(-1.0, 2.0);
+    busy.add(f64::NAN, 1.0);
+    assert!(busy.busy_seconds.len() <= INTERVALS);
+    let sum: f64 = busy.busy_seconds.iter().sum();
+    assert!((sum - all).abs() < 1e-3, "{sum} of {all}");
+}
+
+#[test]
+fn two_jobs_at_once_are_two() {
+    let mut busy = Busy::default();
+    busy.add(0.0, 1.0);
+    busy.add(0.5, 0.5);
+    let level = |at: f64| busy.levels().take_while(|(from, _)| *from <= at).last().unwrap().1;
+    assert!((level(0.25) - 1.0).abs() < 1e-6);
+    assert!((level(0.75) - 2.0).abs() < 1e-6);
+}
+
+#[test]
+fn each_duration_is_in_its_interval() {
+    let mut histogram = Histogram::default();
+    for seconds in [0.0, 0.0005, 0.001, 0.0019, 0.3, 0.4, 7.0, 1e9] {
+        histogram.add(seconds);
+    }
+    let filled: Vec<_> = histogram.used().into_iter().filter(|it| it.count > 0).collect();
+    let counts: Vec<_> = filled.iter().map(|it| it.count).collect();
+    assert_eq!(counts, [2, 2, 2, 1, 1]);
+    assert_eq!((filled[1].from, filled[1].to), (0.001, Some(0.002)));
+    assert_eq!(filled[4].to, None);
+    assert_eq!(histogram.median().unwrap().from, 0.001);
+    assert_eq!((histogram.total(), histogram.most_seconds()), (8, 1e9));
+}
+
+#[test]
+fn few_durations_have_neighbours() {
+    for seconds in [0.0, 1.0, 1e9] {
+        let mut histogram = Histogram::default();
+        histogram.add(seconds);
+        assert!((5..=9).contains(&histogram.used().len()), "{seconds}: {:?}", histogram.used());
+    }
+    assert_eq!(Histogram::default().used(), []);
+    assert_eq!(Histogram::default().median(), None);
 }

@@ -7,8 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::executor::{AttemptKey, AttemptOutcome};
 use crate::vocabulary::JobOutcome;
-use crate::watch::testing::{end, key};
-use crate::watch::text::columns;
+use crate::watch::tests::{end, key};
 
 const WIDE: Screen = Screen { columns: || 100, is_ansi: true, colors: false };
 
@@ -258,7 +257,7 @@ proptest! {
         settle(&mut progress, 0..job % 5, JobOutcome::Failed, start);
         progress.update(&Update::Started { key: key(job), slot: 1, text: &text }, start);
         let now = start + Duration::from_secs(seconds);
-        for line in bar::lines(&progress.counts, now, progress.screen, width) {
+        for line in bar_lines(&progress.counts, now, progress.screen, width) {
             let plain = strip_colors(&line.painted);
             prop_assert!(!plain.chars().any(char::is_control), "{plain:?}");
             prop_assert_eq!(columns(&plain), line.columns);
