@@ -1,17 +1,15 @@
 //! Random batches, played against a model: 10,000 seeds, and each decision of each is checked.
 
-mod admitted;
-mod batch;
-mod checked;
-mod jobs;
 mod model;
-mod random;
 
+use std::num::{NonZeroU32, NonZeroU64};
+use std::ops::Index;
+use std::time::Duration;
+
+use super::tests::{SUCCEEDED, UNKNOWN, failed};
 use super::*;
 use crate::vocabulary::Failure;
-use batch::Batch;
-use model::{Model, Phase};
-use random::Random;
+use model::{Job, Model, Phase};
 
 /// Prints the seed of a failed game.
 struct Named(u64);
@@ -58,7 +56,7 @@ const MOST_STEPS: usize = 20_000;
 fn play(seed: u64) -> Vec<Decision> {
     let _named = Named(seed);
     let mut random = Random::new(seed);
-    let batch = batch::batch(&mut random);
+    let batch = batch(&mut random);
     let mut game = Game {
         random,
         scheduler: Scheduler::with_patience(batch.config.clone(), batch.patience),
@@ -308,4 +306,226 @@ fn random_batches_are_of_all_kinds() {
     }
     assert_eq!(seen.len(), 19, "{seen:?}");
     assert!(seen.values().all(|count| *count >= 20), "{seen:?}");
+}
+
+// Random batches: their settings, their jobs, and the troubles that they meet.
+
+/// A batch, and how the world treats it.
+#[derive(Debug)]
+struct Batch {
+    config: Config,
+    patience: u32,
+    jobs: Vec<(JobNumber, Spec)>,
+    /// Jobs are added only while they are wanted.
+    is_lazy: bool,
+    failing_percent: usize,
+    /// Weights of events among about 30 others.
+    log_trouble: usize,
+    memory_trouble: usize,
+    permit_trouble: usize,
+    capacity_trouble: usize,
+    early_end: usize,
+    noise: usize,
+}
+
+fn batch(random: &mut Random) -> Batch {
+    let limits = limits(random);
+    let count = match random.below(20) {
+        0 => random.below(2),
+        1 => 60 + random.below(60),
+        _ => 2 + random.below(24),
+    };
+    let jobs = jobs(random, &limits, count);
+    let ran_here = jobs.iter().filter(|(_, spec)| spec.past.is_none()).count() as u64;
+    let has_nodes = random.percent(25);
+    let trouble = |random: &mut Random, percent| usize::from(random.percent(percent));
+    Batch {
+        config: Config {
+            limits,
+            retry: retry(random),
+            halt: failures(random),
+            total: random.percent(30).then_some(ran_here),
+            max_lost: random.below(4) as u32,
+            capacity: has_nodes.then_some(0),
+            seed: random.next(),
+        },
+        patience: *random.pick(&[0, 1, 2, 3, 16]),
+        jobs,
+        is_lazy: random.percent(70),
+        failing_percent: *random.pick(&[0, 5, 20, 50, 90]),
+        log_trouble: trouble(random, 30),
+        memory_trouble: trouble(random, 50) * 4,
+        permit_trouble: trouble(random, 25),
+        capacity_trouble: usize::from(has_nodes) * 5,
+        early_end: trouble(random, 15),
+        noise: trouble(random, 50),
+    }
+}
+
+fn limits(random: &mut Random) -> Limits {
+    let kind = |(name, capacity): (&str, usize)| ResourceKind {
+        name: name.into(),
+        capacity: capacity as u32,
+    };
+    let kinds = [("link", 1 + random.below(3)), ("gpu", 1 + random.below(2))];
+    Limits {
+        slots: NonZeroU32::new(1 + *random.pick(&[0, 1, 2, 3, 5, 40])).unwrap(),
+        memory_bytes: random.percent(40).then_some(100),
+        named: kinds[..random.below(3)].iter().copied().map(kind).collect(),
+    }
+}
+
+fn retry(random: &mut Random) -> RetryPolicy {
+    let delay = Duration::from_millis(random.below(3000) as u64);
+    RetryPolicy {
+        on: Failure::ALL.into_iter().filter(|_| random.percent(70)).collect(),
+        delay,
+        max_delay: delay.saturating_mul(1 + random.below(5) as u32),
+        jitter_percent: *random.pick(&[0, 50, 100]),
+    }
+}
+
+fn failures(random: &mut Random) -> HaltPolicy {
+    HaltPolicy {
+        limit: match random.below(10) {
+            0 => HaltLimit::Failures(NonZeroU64::MIN),
+            1 => HaltLimit::Failures(NonZeroU64::new(3).unwrap()),
+            2 => HaltLimit::FailedPercent(10 + random.below(60) as u8),
+            3 => HaltLimit::Successes(NonZeroU64::new(1 + random.below(9) as u64).unwrap()),
+            _ => HaltLimit::Never,
+        },
+        then: *random.pick(&[OnLimit::Drain, OnLimit::Stop]),
+    }
+}
+
+fn jobs(random: &mut Random, limits: &Limits, count: usize) -> Vec<(JobNumber, Spec)> {
+    let named_percent = *random.pick(&[0, 60, 100]);
+    let most_after = *random.pick(&[0, 1, 2, 5]);
+    // A job may wait only for those of a lower rank, unless cycles are wanted. In a stream, ranks are in any order.
+    let mut ranks: Vec<usize> = (0..count).collect();
+    if random.percent(50) {
+        (1..count).for_each(|at| ranks.swap(at, random.below(at + 1)));
+    }
+    let cycle_percent = if random.percent(25) { 20 } else { 0 };
+    let unknown_percent = if random.percent(20) { 5 } else { 0 };
+    let past_percent = if random.percent(20) { 40 } else { 0 };
+    let once_percent = *random.pick(&[0, 20, 100]);
+    let is_named: Vec<bool> = (0..count).map(|_| random.percent(named_percent)).collect();
+    let mut number = 0;
+    let job = |at: usize| {
+        number += 1 + random.below(2) as u64;
+        let mut after = Vec::new();
+        for _ in 0..random.below(most_after + 1) {
+            let other = random.below(count);
+            let is_lower = ranks[other] < ranks[at] || random.percent(cycle_percent);
+            if is_named[other] && is_lower {
+                after.push(name(other));
+            }
+        }
+        if random.percent(unknown_percent) {
+            after.push("nobody".into());
+        }
+        let failure = *random.pick(&Failure::ALL);
+        let ends = [SUCCEEDED, failed(failure), UNKNOWN];
+        let past = random.pick(&ends).clone();
+        let spec = Spec {
+            name: is_named[at].then(|| name(at)),
+            after,
+            needs: needs(random, limits),
+            most_memory_bytes: random.percent(40).then(|| *random.pick(&[30, 40, 160, 1000])),
+            retries: *random.pick(&[0, 0, 1, 3]),
+            once: random.percent(once_percent),
+            past: random.percent(past_percent).then_some(past),
+        };
+        (JobNumber(number), spec)
+    };
+    (0..count).map(job).collect()
+}
+
+fn needs(random: &mut Random, limits: &Limits) -> Needs {
+    let slots = limits.slots.get();
+    let cpus = if random.percent(25) { 1 + random.below(slots as usize) as u32 } else { 1 };
+    let mut named = Vec::new();
+    for (kind, ResourceKind { capacity, .. }) in limits.named.iter().enumerate() {
+        if random.percent(40) {
+            named.push(ResourceNeed { kind, count: 1 + random.below(*capacity as usize) as u32 });
+        }
+    }
+    let memory_bytes = random.percent(50).then(|| *random.pick(&[10, 40, 100]));
+    Needs { cpus: NonZeroU32::new(cpus).unwrap(), memory_bytes, named }
+}
+
+fn name(at: usize) -> Box<str> {
+    format!("job {at}").into()
+}
+
+// The jobs of the model: a list in order of arrival, which is fast to walk without optimisation.
+
+#[derive(Debug, Default)]
+struct Jobs<'a>(Vec<(JobNumber, Job<'a>)>);
+
+impl<'a> Jobs<'a> {
+    fn push(&mut self, number: JobNumber, job: Job<'a>) {
+        self.0.push((number, job));
+    }
+
+    fn get_mut(&mut self, number: JobNumber) -> &mut Job<'a> {
+        let place = self.place(number);
+        &mut self.0[place].1
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (JobNumber, &Job<'a>)> {
+        self.0.iter().map(|(number, job)| (*number, job))
+    }
+
+    /// Returns the jobs that were added before that one.
+    fn before(&self, number: JobNumber) -> impl Iterator<Item = (JobNumber, &Job<'a>)> {
+        self.0[..self.place(number)].iter().map(|(number, job)| (*number, job))
+    }
+
+    fn values(&self) -> impl Iterator<Item = &Job<'a>> {
+        self.0.iter().map(|(_, job)| job)
+    }
+
+    fn place(&self, number: JobNumber) -> usize {
+        self.0.binary_search_by_key(&number, |(number, _)| *number).expect("no such job was added")
+    }
+}
+
+impl<'a> Index<JobNumber> for Jobs<'a> {
+    type Output = Job<'a>;
+
+    fn index(&self, number: JobNumber) -> &Job<'a> {
+        &self.0[self.place(number)].1
+    }
+}
+
+// A small generator of random numbers (splitmix64): the same seed gives the same numbers everywhere.
+
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Returns a number below that one, which is not 0.
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn percent(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.below(of.len())]
+    }
 }

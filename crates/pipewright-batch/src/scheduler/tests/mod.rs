@@ -2,9 +2,6 @@
 
 mod admission;
 mod attempts;
-mod early_end;
-mod input;
-mod large;
 mod measure;
 mod names;
 
