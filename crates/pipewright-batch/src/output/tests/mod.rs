@@ -1,18 +1,12 @@
-//! Tests of output as the driver uses it. Each file has one promise.
+//! Tests of output as the driver uses it: line by line, in order, with tags.
 
 mod folders;
-mod full_disk;
 #[cfg(unix)]
 mod kept;
-mod lines;
 #[cfg(unix)]
 mod measure;
 mod memory;
-mod order;
 mod output_is_whole;
-mod readers;
-mod spill;
-mod tags;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -201,4 +195,207 @@ fn until(fact: impl Fn() -> bool) {
 /// Returns bytes that differ at every position nearby.
 fn flood(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at % 251) as u8).collect()
+}
+
+// Line by line: lines are printed as they arrive, and never mixed.
+
+#[test]
+fn lines_of_jobs_are_never_mixed() {
+    // Long lines are in the temporary file before they end.
+    for memory_bytes in [0, 100_000, 24 << 20] {
+        let lines = OutputOptions { memory_bytes, ..options(OutputMode::LineBuffer) };
+        let mut batch = Batch::new(lines);
+        let jobs = 5_u64;
+        let mut expected: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+        (1..=jobs).for_each(|job| batch.begin(job));
+        for round in 0..40_u64 {
+            for job in 1..=jobs {
+                let letter = b'a' + job as u8;
+                let length = (round * 997 * job % 50_000) as usize;
+                let line = vec![letter; length];
+                // In pieces that end in the middle of a line of this and of every other job.
+                batch.out(job, &line[..length / 3]);
+                expected.entry(job).or_default().push(line);
+            }
+            for job in 1..=jobs {
+                let line = expected[&job].last().unwrap().clone();
+                batch.out(job, &line[line.len() / 3..]);
+                batch.out(job, "\n");
+            }
+        }
+        (1..=jobs).for_each(|job| drop(batch.end(job)));
+        let (out, _) = batch.close();
+        let mut seen: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+        let empty = expected.values().flatten().filter(|line| line.is_empty()).count();
+        let lines: Vec<&[u8]> =
+            out.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n').collect();
+        assert_eq!(lines.iter().filter(|line| line.is_empty()).count(), empty);
+        for line in lines.into_iter().filter(|line| !line.is_empty()) {
+            assert!(line.iter().all(|byte| *byte == line[0]), "one job a line");
+            seen.entry(u64::from(line[0] - b'a')).or_default().push(line.to_vec());
+        }
+        expected.values_mut().for_each(|lines| lines.retain(|line| !line.is_empty()));
+        assert!(seen == expected, "memory of {memory_bytes} bytes");
+    }
+}
+
+#[test]
+fn a_line_is_printed_when_it_ends() {
+    let mut batch = Batch::new(options(OutputMode::LineBuffer));
+    let printed = batch.stdout.clone();
+    batch.begin(1);
+    batch.out(1, "one\ntw");
+    until(|| printed.0.lock().unwrap().as_slice() == b"one\n");
+    batch.out(1, "o\n");
+    until(|| printed.0.lock().unwrap().as_slice() == b"one\ntwo\n");
+    batch.close();
+}
+
+#[test]
+fn a_last_line_without_an_end_gets_one() {
+    let mut batch = Batch::new(options(OutputMode::LineBuffer));
+    batch.begin(1);
+    batch.out(1, "out");
+    batch.err(1, "err");
+    batch.end(1);
+    batch.run(2, "ended\n");
+    batch.run(3, "");
+    assert_eq!(batch.close_to_text(), ("out\nended\n".to_owned(), "err\n".to_owned()));
+}
+
+#[test]
+fn an_attempt_that_is_retried_stays_printed_line_by_line() {
+    let mut batch = Batch::new(options(OutputMode::LineBuffer));
+    batch.begin(1);
+    batch.out(1, "first\nun");
+    batch.finish(1, false);
+    batch.begin_as(key(1, 2), info(1));
+    batch.out(1, "second\n");
+    batch.end(1);
+    assert_eq!(batch.close_to_text().0, "first\nun\nsecond\n");
+}
+
+// With `keep_order`, jobs are printed in the order of the input.
+
+fn ordered(mode: OutputMode) -> Batch {
+    Batch::new(OutputOptions { keep_order: true, ..options(mode) })
+}
+
+#[test]
+fn jobs_are_printed_in_order_and_those_that_did_not_run_are_passed_over() {
+    let mut batch = ordered(OutputMode::Group);
+    // 3 and 6 never run, 5 prints nothing.
+    batch.run(4, "4\n");
+    batch.output.settle(6);
+    batch.run(7, "7\n");
+    batch.run(2, "2\n");
+    batch.output.settle(3);
+    batch.run(5, "");
+    batch.begin(1);
+    batch.out(1, "1\n");
+    assert_eq!(batch.stdout.text(), "", "the first job still runs");
+    batch.end(1);
+    let printed = batch.stdout.clone();
+    until(|| printed.0.lock().unwrap().as_slice() == b"1\n2\n4\n7\n");
+    batch.close();
+}
+
+#[test]
+fn a_job_is_printed_as_soon_as_it_is_its_turn() {
+    let mut batch = ordered(OutputMode::Group);
+    batch.run(1, "1\n");
+    let printed = batch.stdout.clone();
+    until(|| printed.0.lock().unwrap().as_slice() == b"1\n");
+    batch.close();
+}
+
+#[test]
+fn a_job_that_was_settled_twice_or_before_is_printed_once() {
+    let mut batch = ordered(OutputMode::Group);
+    batch.run(1, "1");
+    batch.run(2, "2");
+    for job in [1, 2, 2, 1] {
+        batch.output.settle(job);
+    }
+    assert_eq!(batch.close_to_text().0, "12");
+}
+
+#[test]
+fn the_first_unfinished_job_prints_its_lines_as_they_arrive() {
+    let mut batch = ordered(OutputMode::LineBuffer);
+    let printed = batch.stdout.clone();
+    let is = |text: &str| until(|| printed.0.lock().unwrap().as_slice() == text.as_bytes());
+    batch.begin(1);
+    batch.begin(2);
+    batch.out(2, "2a\n2b");
+    batch.out(1, "1a\n1");
+    is("1a\n");
+    batch.out(1, "b");
+    batch.end(1);
+    // Its last line got an end, and the lines that waited came.
+    is("1a\n1b\n2a\n");
+    batch.out(2, "\n2c\n");
+    is("1a\n1b\n2a\n2b\n2c\n");
+    batch.end(2);
+    batch.begin(3);
+    batch.out(3, "3a\n");
+    is("1a\n1b\n2a\n2b\n2c\n3a\n");
+    batch.close();
+}
+
+// Tags stand before each line of a job.
+
+fn tagged(mode: OutputMode) -> Batch {
+    Batch::new(OutputOptions { tag: true, ..options(mode) })
+}
+
+#[test]
+fn each_line_has_its_tag() {
+    for mode in [OutputMode::Group, OutputMode::LineBuffer] {
+        let mut batch = tagged(mode);
+        batch.begin(1);
+        for piece in ["a", "b\n", "\nc\nd", "\n"] {
+            batch.out(1, piece);
+        }
+        batch.err(1, "e");
+        batch.end(1);
+        batch.run(2, "f\n");
+        let expected = "t1\tab\nt1\t\nt1\tc\nt1\td\nt2\tf\n".to_owned();
+        assert_eq!(batch.close_to_text(), (expected, "t1\te\n".to_owned()));
+    }
+}
+
+#[test]
+fn a_tag_is_one_line_and_bounded() {
+    let mut batch = tagged(OutputMode::Group);
+    batch.begin_as(key(1, 1), JobInfo { tag: "a\tb\nc d\u{9b}31m\x1b[31m".to_owned(), ..info(1) });
+    batch.out(1, "x\n");
+    batch.end(1);
+    let long = JobInfo { tag: "é".repeat(9000), ..info(2) };
+    batch.begin_as(key(2, 1), long);
+    batch.out(2, "y\n");
+    batch.end(2);
+    let (out, _) = batch.close_to_text();
+    let (first, second) = out.split_once('\n').unwrap();
+    // Terminals take U+009B as ESC and a bracket.
+    assert_eq!(first, "a b c d 31m [31m\tx");
+    assert_eq!(second, format!("{}…\ty\n", "é".repeat(510)));
+}
+
+#[test]
+fn a_tag_without_output_is_not_printed() {
+    let mut batch = tagged(OutputMode::Group);
+    batch.run(1, "");
+    assert_eq!(batch.close_to_text().0, "");
+}
+
+#[test]
+fn the_limit_counts_the_bytes_of_the_job_alone() {
+    let limited = OutputOptions { tag: true, max_bytes: Some(3), ..options(OutputMode::Group) };
+    let mut batch = Batch::new(limited);
+    let summary = batch.run(1, "a\nbcd\n");
+    assert_eq!((summary.stdout_bytes, summary.truncated), (6, true));
+    // The tail is that of everything.
+    assert_eq!(summary.tail, "a\nbcd");
+    assert_eq!(batch.close_to_text().0, "t1\ta\nt1\tb\n");
 }
