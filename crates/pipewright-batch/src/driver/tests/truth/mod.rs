@@ -1,15 +1,15 @@
-//! The log tells the truth: random batches over several runs, with inputs that change, stops, lost nodes, kills, power cuts and
-//! too few descriptors.
+//! The log tells the truth: random batches over several runs, with inputs that change, stops, lost nodes, kills, power
+//! cuts and too few descriptors.
 //!
-//! The driver, the scheduler, the output and the log are the real ones, only the executor pretends. At every commit: what is
-//! recorded as ok has its output, and a final state stays. At every start: no `once` job begins twice, and nothing runs after
-//! a failure that it comes `after`. At the end: what surely did not run has run, and each id is the one of the last input.
+//! The driver, the scheduler, the output and the log are the real ones, only the executor pretends. At every commit:
+//! what is recorded as ok has its output, and a final state stays. At every start: no `once` job begins twice, and
+//! nothing runs after a failure that it comes `after`. At the end: what surely did not run has run, and each id is the
+//! one of the last input.
 //!
-//! A seed decides everything, also when the threads of a batch get on: the input, the commits and the reader of the output. So
+//! A seed decides everything, also when the threads of a batch get on: the input, the commits and the reader of the
+//! output. So
 //! `PIPEWRIGHT_NET_SEED` plays the same game again. `PIPEWRIGHT_NET=all` plays new ones for ten minutes.
 
-mod executor;
-mod input;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,14 +21,12 @@ use super::inbox::Input;
 use super::*;
 use crate::batch::Batch;
 use crate::driver::Driver;
-use crate::job::JobId;
+use crate::job::{Identities, Job, JobId, JobStdin};
 use crate::journal::{LogErrorKind, watched};
 use crate::output::OutputOptions;
 use crate::source::InputError;
 use crate::vocabulary::JobOutcome;
-use executor::Simulated;
-use input::Line;
-use world::{Last, Options, World, read_rows};
+use world::{Last, Options, Simulated, World, read_rows};
 
 /// The rows that are known to be wrong, until they are mended.
 const EXPECTED: &[&str] = &[];
@@ -126,14 +124,14 @@ impl Game {
         let mut executor = Simulated::new(self.random.fork(), self.world.clone(), folders);
         executor.successes = [65, 100, 40][self.random.below(3)];
         executor.shortage = options.shortage;
-        let (jobs, ids) = input::jobs(&self.lines, self.is_large);
+        let (jobs, ids) = jobs(&self.lines, self.is_large);
         {
             let mut state = self.world.lock();
             state.is_frozen = false;
             state.options = Options { run: self.runs, ..options.clone() };
             if !from_log {
                 for (id, line) in &ids {
-                    state.jobs.entry(*id).or_default().once = input::is_once(line.word);
+                    state.jobs.entry(*id).or_default().once = is_once(line.word);
                 }
                 state.input = ids;
             }
@@ -271,7 +269,8 @@ impl Game {
         }
     }
 
-    /// Ends the process: only what was committed is left of the log, and after a power cut only what was synced of the rest.
+    /// Ends the process: only what was committed is left of the log, and after a power cut only what was synced of the
+    /// rest.
     fn kill(&mut self, driver: Driver<Simulated>, trouble: Trouble) {
         let mut state = self.world.lock();
         state.is_frozen = true;
@@ -309,8 +308,8 @@ impl Game {
         }
     }
 
-    /// Waits until no thread of a run that was "killed" has the log open, as the one that reads jobs from it may. SQLite would
-    /// share its memory with the next run, which then makes no `-shm`.
+    /// Waits until no thread of a run that was "killed" has the log open, as the one that reads jobs from it may.
+    /// SQLite would share its memory with the next run, which then makes no `-shm`.
     fn wait_until_closed(&self) {
         let log = self.log();
         let is_of_log = |file: &fs::DirEntry| {
@@ -458,7 +457,7 @@ fn play(seed: u64) -> Played {
         false => tempfile::tempdir(),
     };
     let folder = folder.unwrap();
-    let lines = input::first(&mut random);
+    let lines = first(&mut random);
     let mut game = Game {
         is_large: random.percent(30),
         keeps_folders: random.percent(40),
@@ -484,7 +483,7 @@ fn play(seed: u64) -> Played {
         let trouble = troubles[game.random.below(5)];
         let from_log = game.is_whole && game.random.percent(35);
         if !from_log && game.runs > 0 {
-            input::change(&mut game.random, &mut game.lines);
+            change(&mut game.random, &mut game.lines);
         }
         game.run(options, trouble, from_log);
     }
@@ -532,7 +531,8 @@ fn the_log_tells_the_truth() {
     let seed = std::env::var("PIPEWRIGHT_NET_SEED").ok().and_then(|seed| seed.parse().ok());
     let is_long = std::env::var("PIPEWRIGHT_NET").is_ok_and(|net| net == "all");
     let from = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    // The gate plays the same games each time: what others find is the long run's to tell, and stops no unrelated change.
+    // The gate plays the same games each time: what others find is the long run's to tell, and stops no unrelated
+    // change.
     let first = seed.unwrap_or(if is_long { from.as_secs() * 1000 } else { 1 });
     let until = Instant::now() + Duration::from_secs(600);
     let (mut games, mut commits) = (0, 0);
@@ -568,4 +568,106 @@ fn the_log_tells_the_truth() {
     assert!(unexpected.is_empty(), "{unexpected:?}");
     // Only as many as there were: the games are what they are meant to be.
     assert!(seed.is_some() || commits >= games, "{commits} commits");
+}
+
+// Inputs that change from run to run: ids that move, are renamed, swapped or doubled; lines that come, go and move.
+
+/// A line of an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Line {
+    word: usize,
+    name: Option<String>,
+    after: Vec<String>,
+}
+
+/// The most different words of jobs.
+const WORDS: usize = 7;
+
+fn first(random: &mut Random) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let is_named = random.percent(80);
+    for at in 0..1 + random.below(WORDS) {
+        let name = is_named.then(|| format!("j{at}"));
+        lines.push(Line { word: at, name, after: after(random, &lines) });
+    }
+    lines
+}
+
+/// Returns names of lines that there are, so that circles need a change of names.
+fn after(random: &mut Random, lines: &[Line]) -> Vec<String> {
+    let mut names = Vec::new();
+    for line in lines {
+        if random.percent(25) {
+            names.extend(line.name.clone());
+        }
+    }
+    names
+}
+
+/// Changes an input for the next run.
+fn change(random: &mut Random, lines: &mut Vec<Line>) {
+    while random.percent(60) {
+        let count = lines.len();
+        let (one, other) = (random.below(count.max(1)), random.below(count.max(1)));
+        match random.below(8) {
+            // Ids that a generator makes of the index, with a line on top.
+            0 => {
+                let mut new = Line { word: random.below(WORDS + 2), name: None, after: Vec::new() };
+                new.name = lines.first().and_then(|line| line.name.clone());
+                lines.insert(0, new);
+                for (at, line) in lines.iter_mut().enumerate() {
+                    line.name = line.name.take().map(|_| format!("j{at}"));
+                }
+            }
+            1 if count > 1 => {
+                let name = lines[one].name.clone();
+                lines[one].name = std::mem::replace(&mut lines[other].name, name);
+            }
+            // A renamed job, and those that wait for it.
+            2 if count > 0 => {
+                let new = format!("r{}", random.below(100));
+                let old = lines[one].name.replace(new.clone());
+                for name in lines.iter_mut().flat_map(|line| &mut line.after) {
+                    if Some(&*name) == old.as_ref() {
+                        name.clone_from(&new);
+                    }
+                }
+            }
+            3 => {
+                let word = random.below(WORDS + 2);
+                let after = after(random, lines);
+                lines.insert(random.below(count + 1), Line { word, name: None, after });
+            }
+            4 if count > 1 => drop(lines.remove(one)),
+            5 if count > 1 => lines.swap(one, other),
+            // The same words twice.
+            6 if count > 0 => {
+                let line = Line { name: None, ..lines[one].clone() };
+                lines.insert(other, line);
+            }
+            7 if count > 1 && random.percent(50) => lines[one].name = lines[other].name.clone(),
+            _ => {}
+        }
+    }
+}
+
+/// Returns true if the job must not run twice.
+fn is_once(word: usize) -> bool {
+    word % 2 == 1
+}
+
+/// Returns the jobs of the lines, with their identities. Some words are large.
+fn jobs(lines: &[Line], large: bool) -> (Vec<Job>, Vec<(JobId, Line)>) {
+    let mut identities = Identities::new();
+    let job = |line: &Line| {
+        let mut job = Job::new(format!("w{}", line.word)).once(is_once(line.word));
+        if large && line.word % 3 == 0 {
+            job = job.stdin(JobStdin::Bytes(vec![b'x'; 40 << 10]));
+        }
+        job = line.name.iter().fold(job, |job, name| job.name(name));
+        line.after.iter().fold(job, |job, name| job.after(name))
+    };
+    let jobs: Vec<Job> = lines.iter().map(job).collect();
+    let ids = jobs.iter().map(|job| identities.next_id(job)).zip(lines.iter().cloned()).collect();
+    (jobs, ids)
 }
