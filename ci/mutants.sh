@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 area() {
     case $1 in
         stop-policy) package=pipewright tests=run::stop files=(crates/pipewright/src/run/stop.rs) ;;
-        scheduler) package=pipewright-batch tests="scheduler:: plan::" files=('crates/pipewright-batch/src/scheduler/*.rs') ;;
+        scheduler) package=pipewright-batch tests="scheduler:: batch::check::" files=('crates/pipewright-batch/src/scheduler/*.rs') ;;
         journal) package=pipewright-batch tests=journal:: files=(crates/pipewright-batch/src/journal/{ledger,past,read,writer}.rs) ;;
         progress) package=pipewright-disk tests='' files=(crates/pipewright-disk/src/progress.rs) ;;
         ring) package=pipewright-ipc tests="ring::tests:: ring::threads::each_side_sees" files=(crates/pipewright-ipc/src/ring/mod.rs) ;;

@@ -1,8 +1,8 @@
 //! Batches: many commands, some of them at the same time, with a log that can be resumed.
 //!
-//! Start at [`Batch`], which runs jobs. [`Job`] is a command with its settings, [`Source`] reads jobs from lines, JSON lines
-//! or CSV, and [`Template`] has the placeholders. [`LogView`] reads the log of a batch, also while it runs. docs/batch.md is
-//! the tutorial of the tool.
+//! Start at [`Batch`], which runs jobs. [`Job`] is a command with its settings, [`Source`] reads jobs from lines, JSON
+//! lines or CSV, and [`Template`] has the placeholders. [`LogView`] reads the log of a batch, also while it runs.
+//! docs/batch.md is the tutorial of the tool.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -12,7 +12,6 @@ mod job;
 mod jobserver;
 mod journal;
 mod output;
-mod plan;
 mod scheduler;
 mod source;
 mod units;

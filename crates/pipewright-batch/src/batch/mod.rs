@@ -2,22 +2,14 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `log.rs`, `reports.rs` | settings of the log and of reports |
-//! | `memory.rs` | the memory of jobs: for all together, and from the log of an earlier run |
-//! | `run.rs` | a batch that runs |
-//! | `summary.rs` | counts, and the exit code |
+//! | `settings.rs` | settings of the log, of reports and of the memory of jobs; the rule by which a batch ends early |
+//! | `run.rs` | a batch that runs; counts, the exit code, errors |
 //! | `check.rs` | the check of a whole input |
 //! | `task.rs` | batches for tasks |
-//! | `error.rs` | the error type |
 
 mod check;
-mod error;
-mod halt;
-mod log;
-mod memory;
-mod reports;
 mod run;
-mod summary;
+mod settings;
 #[cfg(feature = "tokio")]
 mod task;
 
@@ -44,10 +36,8 @@ use crate::vocabulary::Failure;
 pub use crate::watch::ProgressKind;
 use crate::watch::{BatchFacts, WatchSettings, Watchers};
 pub use check::CheckError;
-pub use error::BatchError;
-pub use halt::{HaltAt, HaltRule, ParseHaltRuleError};
-pub use run::Run;
-pub use summary::Summary;
+pub use run::{BatchError, Run, Summary};
+pub use settings::{HaltAt, HaltRule, ParseHaltRuleError};
 #[cfg(feature = "tokio")]
 pub use task::AsyncRun;
 
@@ -130,14 +120,15 @@ impl Batch {
         self
     }
 
-    /// Sets the part that the batch takes in GNU make's jobserver. A job takes one token for each of its [`cpus`](Job::cpus).
+    /// Sets the part that the batch takes in GNU make's jobserver. A job takes one token for each of its
+    /// [`cpus`](Job::cpus).
     pub fn jobserver(mut self, mode: JobserverMode) -> Batch {
         self.jobserver = mode;
         self
     }
 
-    /// Sets how much of that resource there is. Jobs that take of it ([`Job::resource`]) run at once only as far as there
-    /// are enough.
+    /// Sets how much of that resource there is. Jobs that take of it ([`Job::resource`]) run at once only as far as
+    /// there are enough.
     pub fn resource(mut self, name: impl Into<String>, count: u32) -> Batch {
         self.resources.insert(name.into(), count);
         self
@@ -155,8 +146,8 @@ impl Batch {
         self
     }
 
-    /// Sets the delay before the first retry. It doubles with each further retry, up to `max`. A random part of up to a half
-    /// is taken off, so that jobs that failed together are not tried again together.
+    /// Sets the delay before the first retry. It doubles with each further retry, up to `max`. A random part of up to a
+    /// half is taken off, so that jobs that failed together are not tried again together.
     pub fn retry_delay(mut self, delay: Duration, max: Duration) -> Batch {
         (self.retry_delay, self.max_retry_delay) = (delay, max.max(delay));
         self
@@ -204,8 +195,8 @@ impl Batch {
         self
     }
 
-    /// Ends the batch early, once that many jobs have failed or succeeded: nothing new starts then. If enough jobs have succeeded,
-    /// the batch has.
+    /// Ends the batch early, once that many jobs have failed or succeeded: nothing new starts then. If enough jobs have
+    /// succeeded, the batch has.
     ///
     /// ```
     /// # use pipewright_batch::Batch;
@@ -224,8 +215,8 @@ impl Batch {
         self
     }
 
-    /// Sets the number of nodes that a job may lose: the last one of so many is a failure of the job. Before that it is started
-    /// again elsewhere, which counts as no retry. The default is 2; 0 counts as 1.
+    /// Sets the number of nodes that a job may lose: the last one of so many is a failure of the job. Before that it is
+    /// started again elsewhere, which counts as no retry. The default is 2; 0 counts as 1.
     pub fn max_lost(mut self, count: u32) -> Batch {
         self.max_lost = count;
         self
@@ -237,18 +228,18 @@ impl Batch {
         self
     }
 
-    /// Sets what happens with the output of jobs. The default prints it to this process's stdout and stderr, each job's as a
-    /// whole when it is over.
+    /// Sets what happens with the output of jobs. The default prints it to this process's stdout and stderr, each job's
+    /// as a whole when it is over.
     pub fn output(mut self, output: OutputOptions) -> Batch {
         self.output = output;
         self
     }
 
-    /// Runs the jobs on other machines: the `Nodes` of the crate pipewright-cluster. [`jobs`](Self::jobs) has no effect then
-    /// (`Nodes::slots_per_node` has), and no job has a part in a jobserver.
+    /// Runs the jobs on other machines: the `Nodes` of the crate pipewright-cluster. [`jobs`](Self::jobs) has no effect
+    /// then (`Nodes::slots_per_node` has), and no job has a part in a jobserver.
     ///
-    /// The batch begins at once, and its jobs start as soon as a node is there. Directories, files and programs are those of the
-    /// nodes. What a job prints is printed here.
+    /// The batch begins at once, and its jobs start as soon as a node is there. Directories, files and programs are
+    /// those of the nodes. What a job prints is printed here.
     pub fn nodes(mut self, nodes: impl Machines + 'static) -> Batch {
         self.nodes = Some(Arc::new(nodes));
         self
@@ -257,8 +248,8 @@ impl Batch {
     /// Runs all jobs, and returns the counts.
     ///
     /// `jobs` is an iterator of [`Job`], or one of `Result<Job, InputError>` such as [`Jobs`](crate::Jobs). It is read by a
-    /// thread of its own, little ahead of the jobs that run. The first error ends the input: the running jobs end, and the
-    /// summary has the error.
+    /// thread of its own, little ahead of the jobs that run. The first error ends the input: the running jobs end, and
+    /// the summary has the error.
     ///
     /// # Errors
     /// No more threads or handles are available, or the batch has lost its executor.
@@ -284,7 +275,8 @@ impl Batch {
     }
 
     /// Starts to run the jobs with another executor. Settings for this machine ([`contain`](Self::contain),
-    /// [`idle_timeout`](Self::idle_timeout), [`limit_bytes`](Self::limit_bytes), [`stop_with`](Self::stop_with)) have no effect.
+    /// [`idle_timeout`](Self::idle_timeout), [`limit_bytes`](Self::limit_bytes), [`stop_with`](Self::stop_with)) have
+    /// no effect.
     ///
     /// # Errors
     /// No more threads or handles are available.
