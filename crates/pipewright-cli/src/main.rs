@@ -102,6 +102,12 @@ fn report_usage(error: &clap::Error) -> i32 {
             let printed = print::check(stdio::fail_if_closed(1).and_then(|()| error.print()));
             printed.map_or_else(Failure::report, |()| exit_code::SUCCESS)
         }
+        // Who types the name alone asks for help; a script that does so has forgotten the command.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // Ignored: stderr may be closed, and the code says that nothing has run.
+            let _ = error.print();
+            OWN_FAILURE
+        }
         _ => {
             let other = args::other_word(error);
             let mut message = other.unwrap_or_else(|| usage_error(&error.to_string()));

@@ -36,6 +36,9 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
     let interrupt =
         Interrupt::catch(&cancel, options.common.contain != ContainKind::Group, Followed::Nothing)
             .map_err(Failure::cannot("catch signals"))?;
+    if options.common.verbose {
+        ending::print_start(&parsed.stages);
+    }
     let attempt = |kill_scope| -> Result<_, Failure> {
         let mut pipeline = build(options, &parsed, kill_scope)?;
         set_rules(&mut pipeline, options, &cancel);
@@ -48,6 +51,9 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
     }
     interrupt.command_ended();
     watch.iter().for_each(StartWatch::rests);
+    if let Some(output) = result.as_ref().ok().filter(|_| options.common.verbose) {
+        ending::print_end(&name(&parsed), output);
+    }
     print_result(options, &parsed, &result);
     let code = match &result {
         Ok(output) => code_of(output, &interrupt, &options.common),

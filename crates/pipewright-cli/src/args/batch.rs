@@ -275,11 +275,11 @@ pub(crate) struct BatchOptions {
     pub(crate) private: bool,
 
     /// Name the addresses at which nodes connect, and connections that are refused
-    #[arg(long, conflicts_with = "quiet", help_heading = headings::REPORTING)]
+    #[arg(short, long, conflicts_with = "quiet", help_heading = headings::REPORTING)]
     pub(crate) verbose: bool,
 
     /// Suppress everything except errors and the output of jobs
-    #[arg(long, help_heading = headings::REPORTING)]
+    #[arg(short, long, help_heading = headings::REPORTING)]
     pub(crate) quiet: bool,
 
     /// Command with placeholders; lists of values after :::
@@ -462,7 +462,8 @@ pub(crate) struct JobsOptions {
     pub(crate) failed: bool,
 
     /// List only jobs in STATE, such as succeeded, failed, interrupted or skipped
-    #[arg(long, value_name = "STATE", help_heading = headings::LISTING)]
+    #[arg(long, value_name = "STATE", value_parser = states(), hide_possible_values = true,
+          help_heading = headings::LISTING)]
     pub(crate) state: Option<LoggedState>,
 
     /// List the N slowest attempts, slowest first
@@ -498,6 +499,13 @@ pub(crate) struct JobsOptions {
     /// Hide the file of --html from other users
     #[arg(long, requires = "html", help_heading = headings::REPORTING)]
     pub(crate) private: bool,
+}
+
+/// Returns the parser of `--state`. It lists the words for completion.
+fn states() -> impl TypedValueParser<Value = LoggedState> {
+    // Tables call a started job so while it has a process.
+    let names = LoggedState::names().chain(["running"]);
+    PossibleValuesParser::new(names).try_map(|word| word.parse::<LoggedState>())
 }
 
 /// Options of `worker`.

@@ -108,7 +108,7 @@ struct CommonBenchOptions {
     color: Color,
 
     /// Show no progress
-    #[arg(long)]
+    #[arg(short, long)]
     quiet: bool,
 }
 

@@ -22,10 +22,8 @@ pub(crate) use run::{
 pub(crate) use values::Span;
 
 /// Run processes with timeouts, limits and reports; test disk I/O; measure this machine
-//
-// No help without a command: that is an error of one line, as any other wrong usage.
 #[derive(Debug, Parser)]
-#[command(name = "pipewright", version, arg_required_else_help = false)]
+#[command(name = "pipewright", version, arg_required_else_help = true)]
 #[command(after_long_help = "\
 Exit codes:
   0    success; run and pipe exit with the exit code of the command

@@ -255,7 +255,7 @@ pub(crate) struct CommonOptions {
     /// Run in DIR
     ///
     /// Also sets PWD.
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = headings::ENVIRONMENT)]
+    #[arg(short = 'C', long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = headings::ENVIRONMENT)]
     pub(crate) cwd: Option<PathBuf>,
 
     /// Run as USER, a name or a number
@@ -287,8 +287,12 @@ pub(crate) struct CommonOptions {
     #[arg(long, help_heading = headings::REPORTING, hide_short_help = true)]
     pub(crate) private: bool,
 
+    /// Print each command that is run, and its end, on stderr
+    #[arg(short, long, conflicts_with = "quiet", hide_short_help = true, help_heading = headings::REPORTING)]
+    pub(crate) verbose: bool,
+
     /// Suppress everything except errors
-    #[arg(long, help_heading = headings::REPORTING)]
+    #[arg(short, long, help_heading = headings::REPORTING)]
     pub(crate) quiet: bool,
 }
 

@@ -2,6 +2,7 @@
 
 mod man;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 
@@ -33,7 +34,7 @@ pub(crate) fn man(names: &[String]) -> Result<i32, Failure> {
 /// shell completes another program's command line, and each shell has a way of its own, in the scripts beside this
 /// file.
 fn completion_script(shell: Shell) -> Result<String, Failure> {
-    let mut command = Args::command();
+    let mut command = offered(&Args::command());
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "pipewright", &mut script);
     let script = String::from_utf8(script).map_err(Failure::cannot("make the script"))?;
@@ -56,18 +57,34 @@ fn completion_script(shell: Shell) -> Result<String, Failure> {
     })
 }
 
+/// Returns the definition that a script is made of: without hidden commands, and with the names that `man` takes.
+fn offered(command: &Command) -> Command {
+    let shown: Vec<&Command> =
+        command.get_subcommands().filter(|command| !command.is_hide_set()).collect();
+    // The definition takes static words only, and a process makes one script.
+    let name_of = |command: &&Command| -> &'static str { command.get_name().to_owned().leak() };
+    let names: Vec<&'static str> = shown.iter().map(name_of).collect();
+    let subcommands = shown.into_iter().cloned().map(|command| match command.get_name() {
+        "man" => {
+            command.mut_arg("command", |word| word.value_parser(PossibleValuesParser::new(&names)))
+        }
+        _ => command,
+    });
+    let offered = Command::new("pipewright").version(env!("CARGO_PKG_VERSION"));
+    offered.args(command.get_arguments()).subcommands(subcommands)
+}
+
 /// Returns the options of `run` and `pipe` whose value is the next word.
 fn options_with_value(command: &Command) -> Vec<String> {
     let commands = ["run", "pipe"].iter().filter_map(|name| command.find_subcommand(name));
     let options = commands.flat_map(Command::get_opts);
     let names = options.flat_map(|option| {
-        option
-            .get_long_and_visible_aliases()
-            .into_iter()
-            .flatten()
-            .chain(option.get_all_aliases().into_iter().flatten())
+        let long = option.get_long_and_visible_aliases().into_iter().flatten();
+        let long = long.chain(option.get_all_aliases().into_iter().flatten());
+        let short = option.get_short().map(|letter| format!("-{letter}"));
+        long.map(|name| format!("--{name}")).chain(short)
     });
-    let mut names: Vec<String> = names.map(|name| format!("--{name}")).collect();
+    let mut names: Vec<String> = names.collect();
     names.sort_unstable();
     names.dedup();
     names

@@ -1,5 +1,6 @@
 //! The end of an attempt: whether another one follows, the message about it, and the output that was kept until then.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,10 +8,11 @@ use std::time::{Duration, Instant};
 use pipewright::{
     Captured, Containment, Error, Exceeded, ExitStatus, Outcome, Output, Signal, Source, Stdio,
 };
-use pipewright_batch::Spooled;
-use pipewright_os::base::error::Quoted;
+use pipewright_batch::{Spooled, shell_quoted};
+use pipewright_os::base::error::{OneLine, Quoted};
 
 use crate::args::{CommonOptions, RetryOn, RetryOptions, Span};
+use crate::print_error;
 
 /// The attempts of a run.
 #[derive(Debug)]
@@ -92,6 +94,19 @@ fn is_chosen_status(status: ExitStatus, is_chosen: impl Fn(RetryOn) -> bool) -> 
         Some(code) => is_chosen(RetryOn::AnyCode) || is_chosen(RetryOn::Code(code)),
         None => is_chosen(RetryOn::Signal),
     }
+}
+
+/// Prints the commands that are about to run, as a line for a shell.
+pub(crate) fn print_start(commands: &[impl AsRef<[OsString]>]) {
+    let quoted = commands.iter().map(|words| shell_quoted(words.as_ref()));
+    let line: Vec<_> = quoted.map(|words| String::from_utf8_lossy(&words).into_owned()).collect();
+    print_error(&format!("running {}", OneLine(&line.join(" | "))));
+}
+
+/// Prints how a command has ended, and how its processes were held.
+pub(crate) fn print_end<T>(name: &str, captured: &Captured<T>) {
+    let Captured { pid, status, elapsed, containment, .. } = captured;
+    print_error(&format!("{name} ended after {elapsed:.3?}: {status} (pid {pid}, {containment})"));
 }
 
 /// The limits that a message names.

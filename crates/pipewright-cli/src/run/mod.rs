@@ -60,9 +60,15 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         interrupt.command_starts();
         watch.iter().for_each(StartWatch::begins);
         kept.clear();
+        if options.common.verbose {
+            ending::print_start(&[&options.command]);
+        }
         let result = attempt(&mut command, &options, terminal.as_ref(), &interrupt);
         interrupt.command_ended();
         watch.iter().for_each(StartWatch::rests);
+        if let Some(capture) = result.as_ref().ok().filter(|_| options.common.verbose) {
+            ending::print_end(&name(&options), capture);
+        }
         let delay = retries.delay_after(&result);
         let Some(delay) = delay.filter(|_| !interrupt.was_interrupted_at_terminal()) else {
             break (result, delay.is_some());

@@ -108,10 +108,16 @@ fn bash_tells_options_from_the_command() {
     assert_eq!(offers(&["run", "--stop-signal", "=", "TER"]), ["TERM"]);
     assert_eq!(offers(&["run", "--contain", ""]), ["none", "group", "tree"]);
     assert_eq!(offers(&["run", "--timeout", "1s", "--kill-a"]), ["--kill-after"]);
+    assert_eq!(offers(&["jobs", "--state", "succ"]), ["succeeded"]);
+    assert_eq!(offers(&["man", "hand"]), ["handles"]);
+    // The command for nodes is hidden.
+    assert_eq!(offers(&["wor"]), [""; 0]);
+    assert_eq!(offers(&["man", "wor"]), [""; 0]);
     for words in [
         &["run", "--", "pw-samp"][..],
         &["run", "pw-samp"],
         &["run", "--quiet", "--signal", "INT", "pw-samp"],
+        &["run", "-q", "-s", "INT", "pw-samp"],
         &["run", "--env", "A", "=", "1", "--cwd", "=", "/", "--", "pw-samp"],
         &["pipe", "--", "'<'", "file", "pw-samp"],
         &["pipe", "--quiet", "cat", "-n", "'|'", "pw-samp"],

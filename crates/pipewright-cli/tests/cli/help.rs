@@ -158,6 +158,13 @@ fn no_help_of_an_option_takes_more_than_two_lines() {
 }
 
 #[test]
+fn the_name_alone_prints_help_and_fails() {
+    let output = pipewright(&[]).output().unwrap();
+    assert_eq!((output.status.code(), out(&output)), (Some(125), ""));
+    assert_eq!(err(&output), help("", "-h"));
+}
+
+#[test]
 fn options_of_run_and_pipe_are_grouped() {
     let groups = ["Limits:", "Stopping:", "Output:", "Environment:", "Reporting:"];
     for command in ["run", "pipe"] {

@@ -140,7 +140,6 @@ fn wrong_usage_is_125_and_names_the_remedy() {
             "cannot inherit file descriptor 1: use --stdin, --stdout or --stderr",
         ),
         (&["run"], "CMD"),
-        (&[], "requires a subcommand but one was not provided [subcommands: run, pipe, "),
         (&["bench"], "requires a subcommand but one was not provided [subcommands: pipes, "),
         (&["frobnicate"], "frobnicate"),
     ] {
@@ -150,6 +149,37 @@ fn wrong_usage_is_125_and_names_the_remedy() {
         assert!(err(&output).starts_with("pipewright: "), "{args:?}: {}", err(&output));
         assert_eq!(err(&output).lines().count(), 1, "{args:?}: {}", err(&output));
     }
+}
+
+#[test]
+fn letters_stand_for_the_options_that_have_them_elsewhere() {
+    assert_eq!(out(&run_sh(&["-C", "/"], "pwd")), "/\n");
+    let output = run_sh(&["-q", "--timeout", "100ms"], "exec sleep 60");
+    assert_eq!((err(&output), output.status.code()), ("", Some(124)));
+    let output = pipewright(&["pipe", "-C", "/", "-q", "--", "pwd", "|", "cat"]).output().unwrap();
+    assert_eq!((out(&output), err(&output)), ("/\n", ""));
+    let output = pipewright(&["batch", "-q", "--", "echo", ":::", "1"]).output().unwrap();
+    assert_eq!((out(&output), err(&output)), ("1\n", ""));
+    for command in ["run", "pipe", "batch"] {
+        let output = pipewright(&[command, "-q", "-v", "--", "true"]).output().unwrap();
+        assert!(err(&output).contains("cannot be used with '--"), "{command}: {}", err(&output));
+    }
+}
+
+#[test]
+fn verbose_names_each_command_and_its_end() {
+    let output = run_sh(&["-v", "--retries", "1", "--retry-delay", "0"], "exit 3");
+    let lines: Vec<_> = err(&output).lines().collect();
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    for at in [0, 3] {
+        assert_eq!(lines[at], "pipewright: running sh -c 'exit 3'");
+        assert!(lines[at + 1].starts_with("pipewright: \"sh\" ended after "), "{lines:?}");
+        assert!(lines[at + 1].contains(": exit status: 3 (pid "), "{lines:?}");
+    }
+    let output = pipewright(&["pipe", "-v", "--", "echo", "a b", "|", "cat"]).output().unwrap();
+    let lines: Vec<_> = err(&output).lines().collect();
+    assert_eq!(lines[0], "pipewright: running echo 'a b' | cat");
+    assert!(lines[1].starts_with("pipewright: \"echo | cat\" ended after "), "{lines:?}");
 }
 
 #[test]
