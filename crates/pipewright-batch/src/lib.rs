@@ -43,4 +43,6 @@ pub use source::{
 };
 pub use units::{UnitError, parse_duration, parse_size};
 pub use view::{JobFilter, LogView, LoggedState, OutputQueryError};
-pub use vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, Event, Failure, Halt, JobOutcome};
+pub use vocabulary::{
+    AttemptEnd, AttemptKey, AttemptOutcome, Event, Failure, Halt, JobOutcome, RetryOn,
+};

@@ -4,10 +4,12 @@
 //! read with them. A new word is a new variant, and a new version of the log.
 //!
 //! - [`AttemptEnd`] and [`AttemptOutcome`]: how an attempt has ended; [`Failure`], the class of an end that is no success.
+//! - [`RetryOn`]: the failures after which an attempt follows.
 //! - [`JobOutcome`]: how a job has ended. What else is known of the end stands beside the word, never in it.
 //! - [`Event`] and [`Halt`]: what a running batch tells.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use pipewright::Signal;
@@ -288,6 +290,102 @@ impl Failure {
     }
 }
 
+/// A failure after which another attempt may follow: a kind of failure, or an exit code.
+///
+/// ```
+/// use pipewright_batch::{AttemptOutcome, RetryOn};
+/// let busy: RetryOn = "75".parse()?;
+/// assert!(busy.includes(&AttemptOutcome::Exited(75)) && !busy.includes(&AttemptOutcome::Exited(1)));
+/// assert!("timeout".parse::<RetryOn>()?.includes(&AttemptOutcome::IdleTimedOut));
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RetryOn {
+    /// Any exit code but 0.
+    AnyCode,
+    /// This exit code.
+    Code(i32),
+    /// A timeout.
+    Timeout,
+    /// Too much output.
+    Limit,
+    /// A signal.
+    Signal,
+    /// Out of memory.
+    OutOfMemory,
+    /// The command cannot be started.
+    Start,
+    /// The node or its connection is lost.
+    Lost,
+}
+
+impl RetryOn {
+    /// The words, and what each stands for. Exit codes are numbers.
+    pub const WORDS: [(&'static str, RetryOn); 7] = [
+        ("code", RetryOn::AnyCode),
+        ("timeout", RetryOn::Timeout),
+        ("limit", RetryOn::Limit),
+        ("signal", RetryOn::Signal),
+        ("oom", RetryOn::OutOfMemory),
+        ("start", RetryOn::Start),
+        ("lost", RetryOn::Lost),
+    ];
+
+    /// The failures that are retried without a choice: all but a command that cannot be started, since it cannot be started
+    /// a second later either.
+    pub const USUAL: [RetryOn; 6] = [
+        RetryOn::AnyCode,
+        RetryOn::Timeout,
+        RetryOn::Limit,
+        RetryOn::Signal,
+        RetryOn::OutOfMemory,
+        RetryOn::Lost,
+    ];
+
+    /// Returns true if the outcome is such a failure.
+    #[must_use]
+    pub fn includes(self, outcome: &AttemptOutcome) -> bool {
+        match (self, outcome) {
+            (RetryOn::Code(code), AttemptOutcome::Exited(exited)) => code == *exited,
+            (RetryOn::Limit, AttemptOutcome::LimitExceeded) => true,
+            (RetryOn::Timeout, AttemptOutcome::LimitExceeded)
+            | (RetryOn::Code(_) | RetryOn::Limit, _) => false,
+            (any, outcome) => outcome.failure() == Some(any.class()),
+        }
+    }
+
+    /// Returns the class that the failure belongs to.
+    pub(crate) fn class(self) -> Failure {
+        match self {
+            RetryOn::AnyCode | RetryOn::Code(_) => Failure::ExitCode,
+            RetryOn::Timeout | RetryOn::Limit => Failure::TimedOut,
+            RetryOn::Signal => Failure::Signalled,
+            RetryOn::OutOfMemory => Failure::OutOfMemory,
+            RetryOn::Start => Failure::StartFailed,
+            RetryOn::Lost => Failure::Lost,
+        }
+    }
+}
+
+impl FromStr for RetryOn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RetryOn, String> {
+        if let Some((_, known)) = RetryOn::WORDS.into_iter().find(|(word, _)| *word == text) {
+            return Ok(known);
+        }
+        let code = text.parse().ok().filter(|code| *code != 0).map(RetryOn::Code);
+        code.ok_or_else(|| {
+            let words = RetryOn::WORDS.map(|(word, _)| word).join(", ");
+            format!(
+                "{:?} is not a failure: write {words} or an exit code",
+                OneLine(text).to_string()
+            )
+        })
+    }
+}
+
 /// A report of a running batch.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -511,6 +609,33 @@ mod tests {
                 (failure.name(), serde_json::to_value(failure).unwrap()),
                 (word, word.into())
             );
+        }
+    }
+
+    #[test]
+    fn each_failure_is_included_by_its_word_alone() {
+        let of = |word: &str| word.parse::<RetryOn>().unwrap();
+        for (outcome, words) in [
+            (AttemptOutcome::Exited(75), &["code", "75"][..]),
+            (AttemptOutcome::Exited(0), &[]),
+            (AttemptOutcome::Signaled(9), &["signal"]),
+            (AttemptOutcome::TimedOut, &["timeout"]),
+            (AttemptOutcome::IdleTimedOut, &["timeout"]),
+            (AttemptOutcome::LimitExceeded, &["limit"]),
+            (AttemptOutcome::OutOfMemory, &["oom"]),
+            (AttemptOutcome::NotStarted(String::new()), &["start"]),
+            (AttemptOutcome::Lost(String::new()), &["lost"]),
+        ] {
+            for word in RetryOn::WORDS.map(|(word, _)| word).into_iter().chain(["75", "-1"]) {
+                assert_eq!(
+                    of(word).includes(&outcome),
+                    words.contains(&word),
+                    "{outcome:?} {word}"
+                );
+            }
+        }
+        for wrong in ["", "0", "Code", "codes", "1.5", "lost,code"] {
+            assert!(wrong.parse::<RetryOn>().is_err(), "{wrong}");
         }
     }
 

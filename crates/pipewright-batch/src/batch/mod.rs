@@ -32,7 +32,7 @@ use crate::scheduler::{
     self, FailureSet, HaltLimit, HaltPolicy, Limits, OnLimit, ResourceKind, RetryPolicy,
 };
 use crate::source::InputError;
-use crate::vocabulary::Failure;
+use crate::vocabulary::RetryOn;
 pub use crate::watch::ProgressKind;
 use crate::watch::{BatchFacts, WatchSettings, Watchers};
 pub use check::CheckError;
@@ -60,7 +60,7 @@ pub struct Batch {
     memory_bytes: Option<u64>,
     learned_memory: Arc<HashMap<JobId, u64>>,
     retries: u32,
-    retry_on: Vec<Failure>,
+    retry_on: Vec<RetryOn>,
     retry_delay: Duration,
     max_retry_delay: Duration,
     once: bool,
@@ -95,7 +95,7 @@ impl Batch {
             memory_bytes: None,
             learned_memory: Arc::default(),
             retries: 0,
-            retry_on: Failure::ALL.to_vec(),
+            retry_on: RetryOn::USUAL.to_vec(),
             retry_delay: Duration::from_secs(1),
             max_retry_delay: Duration::from_secs(300),
             once: false,
@@ -140,9 +140,9 @@ impl Batch {
         self
     }
 
-    /// Sets the classes of failure after which a job is run again. The default is every class.
-    pub fn retry_on(mut self, classes: impl IntoIterator<Item = Failure>) -> Batch {
-        self.retry_on = classes.into_iter().collect();
+    /// Sets the failures after which a job is run again. The default is [`RetryOn::USUAL`].
+    pub fn retry_on(mut self, failures: impl IntoIterator<Item = RetryOn>) -> Batch {
+        self.retry_on = failures.into_iter().collect();
         self
     }
 
@@ -348,7 +348,7 @@ impl Batch {
     fn config(self) -> Config {
         let (limits, known_slots) = (self.limits(), self.known_slots());
         let retry = RetryPolicy {
-            on: self.retry_on.into_iter().collect::<FailureSet>(),
+            on: self.retry_on.iter().map(|failure| failure.class()).collect::<FailureSet>(),
             delay: self.retry_delay,
             max_delay: self.max_retry_delay,
             jitter_percent: 50,
@@ -366,6 +366,7 @@ impl Batch {
                 seed: seed(),
             },
             retries: self.retries,
+            retry_on: self.retry_on,
             learned_memory: self.learned_memory,
             once: self.once,
             timeout: self.timeout,

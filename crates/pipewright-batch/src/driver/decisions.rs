@@ -333,6 +333,8 @@ impl<E: Executor> Driver<E> {
             return;
         }
         let result = end.outcome.failure().map_or(Ok(()), Err);
+        // The scheduler knows classes; a choice may be a code.
+        let is_chosen = self.config.retry_on.iter().any(|failure| failure.includes(&end.outcome));
         let command = self.live.get(job).map(|live| live.command.clone()).unwrap_or_default();
         self.pause_after_last_job();
         let before = self.decisions.len();
@@ -345,7 +347,10 @@ impl<E: Executor> Driver<E> {
         self.report(match lost {
             Some(_) => scheduler::Event::Unstored { job, attempt },
             None if is_unanswered => scheduler::Event::Unanswered { job, attempt },
-            None => scheduler::Event::Ended { job, attempt, result },
+            None => match result {
+                Err(failure) if !is_chosen => scheduler::Event::Failed { job, attempt, failure },
+                result => scheduler::Event::Ended { job, attempt, result },
+            },
         });
         if let Some((error, live)) = lost.zip(self.live.get_mut(job)) {
             live.failure = Some(format!("its output was not stored: {error}"));

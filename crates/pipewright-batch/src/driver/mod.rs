@@ -38,7 +38,7 @@ use crate::journal;
 use crate::output::{Output, OutputError, OutputMode, OutputOptions, Unprinted};
 use crate::scheduler::{self, HaltCause, JobNumber, Scheduler};
 use crate::source::InputError;
-use crate::vocabulary::{Event, Halt};
+use crate::vocabulary::{Event, Halt, RetryOn};
 
 pub(crate) use decisions::{needs, unknown_token};
 pub(crate) use error::DriverError;
@@ -428,6 +428,8 @@ pub(crate) struct Config {
     pub(crate) scheduler: scheduler::Config,
     /// Attempts after the first one, for jobs that state none.
     pub(crate) retries: u32,
+    /// The failures that are retried.
+    pub(crate) retry_on: Vec<RetryOn>,
     /// The memory to reserve for jobs that name none, learned from earlier runs.
     pub(crate) learned_memory: Arc<HashMap<JobId, u64>>,
     /// The rule for jobs that state none: run at most once.

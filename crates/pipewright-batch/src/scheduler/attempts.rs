@@ -25,6 +25,7 @@ impl Scheduler {
         number: JobNumber,
         attempt: u32,
         result: Result<(), Failure>,
+        may_retry: bool,
         decisions: &mut Vec<Decision>,
     ) {
         let Some(stop) = self.take_ended(number, attempt) else { return };
@@ -43,7 +44,7 @@ impl Scheduler {
                 return self.queue_again(number, Attempt::Shed, Requeued::Pressure, decisions);
             }
             (Err(_), Some(_)) => JobOutcome::Stopped.into(),
-            (Err(failure), None) => match self.another(number, failure) {
+            (Err(failure), None) => match self.another(number, failure, may_retry) {
                 None => Cause::Failure(failure).into(),
                 Some(_) if self.halted.is_some() => {
                     before_another_attempt(failure, once, is_retried)
@@ -109,7 +110,7 @@ impl Scheduler {
     }
 
     /// Returns the attempt that follows a failure. `None`: there is none.
-    fn another(&self, number: JobNumber, failure: Failure) -> Option<Another> {
+    fn another(&self, number: JobNumber, failure: Failure, may_retry: bool) -> Option<Another> {
         let job = self.jobs.get(&number)?;
         let retry = &self.config.retry;
         match failure {
@@ -120,7 +121,9 @@ impl Scheduler {
             Failure::OutOfMemory if self.more_memory(number).is_some() => {
                 Some(Another::Queued(Requeued::MoreMemory))
             }
-            _ if job.retries_left > 0 && retry.on.contains(failure) => Some(Another::Retry),
+            _ if may_retry && job.retries_left > 0 && retry.on.contains(failure) => {
+                Some(Another::Retry)
+            }
             _ => None,
         }
     }

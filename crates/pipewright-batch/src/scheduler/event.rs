@@ -22,6 +22,8 @@ pub(crate) enum Event {
     Intended { job: JobNumber, attempt: u32 },
     /// A started attempt has ended, with everything that belongs to it.
     Ended { job: JobNumber, attempt: u32, result: Result<(), Failure> },
+    /// A started attempt has failed in a way that no retry was chosen for, though one was for others of its class.
+    Failed { job: JobNumber, attempt: u32, failure: Failure },
     /// A started attempt has ended with success, and its output could not be stored.
     Unstored { job: JobNumber, attempt: u32 },
     /// A started attempt is over, and its answer is lost though its executor lives: it may have run to its end.

@@ -174,7 +174,12 @@ impl Scheduler {
         match event {
             Event::InputEnded => self.end_input(decisions),
             Event::Intended { job, attempt } => self.intended(job, attempt, decisions),
-            Event::Ended { job, attempt, result } => self.ended(job, attempt, result, decisions),
+            Event::Ended { job, attempt, result } => {
+                self.ended(job, attempt, result, true, decisions);
+            }
+            Event::Failed { job, attempt, failure } => {
+                self.ended(job, attempt, Err(failure), false, decisions);
+            }
             Event::Unstored { job, attempt } => self.unstored(job, attempt, decisions),
             Event::Unanswered { job, attempt } => self.unanswered(job, attempt, decisions),
             Event::RetryDue { job } => self.retry_due(job),

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::thread;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use pipewright::Signal;
-use pipewright_batch::{Containing, Failure, HaltRule, JobserverMode, LoggedState, ProgressKind};
+use pipewright_batch::{Containing, HaltRule, JobserverMode, LoggedState, ProgressKind};
 
 use super::headings;
-use super::values::{SignalParser, Span, parse_bytes, parse_count};
+use super::shared::RetryOptions;
+use super::values::{SignalParser, Span, parse_bytes};
 
 /// Options of `batch`.
 #[derive(Debug, Args)]
@@ -86,20 +87,8 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "NAME=N", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
     pub(crate) resource: Vec<ResourceCount>,
 
-    /// Retry a failed job up to N times
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value_t = 0,
-          value_parser = parse_count, help_heading = headings::RUNNING)]
-    pub(crate) retries: u32,
-
-    /// Retry only after these failures
-    #[arg(long, value_name = "CLASS,...", value_parser = failures(), value_delimiter = ',',
-          help_heading = headings::RUNNING)]
-    pub(crate) retry_on: Vec<Failure>,
-
-    /// Wait DUR before the first retry; the delay doubles with each further one
-    #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "1s",
-          help_heading = headings::RUNNING)]
-    pub(crate) retry_delay: Span,
+    #[command(flatten)]
+    pub(crate) retry: RetryOptions,
 
     /// Reserve for a job without mem the memory that it has used in LOG
     #[arg(long, value_name = "LOG", value_hint = ValueHint::FilePath, help_heading = headings::RUNNING)]
@@ -334,23 +323,6 @@ impl JobserverKind {
 pub(crate) enum EngineKind {
     /// Slurm: one allocation, and a worker on each of its nodes
     Slurm,
-}
-
-/// Returns the parser of `--retry-on`.
-fn failures() -> impl TypedValueParser<Value = Failure> {
-    const WORDS: [(&str, &str, Failure); 6] = [
-        ("code", "Another exit code than 0", Failure::ExitCode),
-        ("timeout", "A timeout, or an output limit", Failure::TimedOut),
-        ("signal", "A signal", Failure::Signalled),
-        ("oom", "Out of memory", Failure::OutOfMemory),
-        ("start", "The command cannot be started", Failure::StartFailed),
-        ("lost", "The node or its connection is lost", Failure::Lost),
-    ];
-    let values = WORDS.map(|(word, help, _)| PossibleValue::new(word).help(help));
-    PossibleValuesParser::new(values).try_map(|word| {
-        let found = WORDS.into_iter().find(|(known, ..)| **known == word);
-        found.map(|(.., failure)| failure).ok_or_else(|| format!("unknown word {word:?}"))
-    })
 }
 
 /// `--contain`.

@@ -3,6 +3,7 @@
 mod batch;
 mod bench;
 mod run;
+mod shared;
 mod values;
 
 use std::ffi::OsString;
@@ -16,9 +17,10 @@ pub(crate) use batch::{
 };
 pub(crate) use bench::{BenchOptions, DiskOptions};
 pub(crate) use run::{
-    CommonOptions, ContainKind, PipelineOptions, RecordFormat, RetryOn, RetryOptions, RunOptions,
-    ShowOutput, TimeoutOptions,
+    CommonOptions, ContainKind, PipelineOptions, RecordFormat, RunOptions, ShowOutput,
+    TimeoutOptions,
 };
+pub(crate) use shared::RetryOptions;
 pub(crate) use values::Span;
 
 /// Run processes with timeouts, limits and reports; test disk I/O; measure this machine
@@ -195,7 +197,7 @@ impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
 }
 
 /// Options of earlier versions, or of other tools, and what to write instead of them.
-const OTHER_WORDS: [(&str, &str); 14] = [
+const OTHER_WORDS: [(&str, &str); 15] = [
     ("--kill-grace", "--kill-after"),
     ("-k", "--kill-after"),
     ("--tokens", "--resource"),
@@ -204,6 +206,7 @@ const OTHER_WORDS: [(&str, &str); 14] = [
     ("--max-failures", "--halt soon,fail=N"),
     ("--capture", "--show-output on-failure"),
     ("--limit", "--max-output"),
+    ("--retry-backoff", "--retry-max-delay DUR, as the delay doubles by itself"),
     ("--unbuffered", "--direct"),
     ("--block", "--bs"),
     ("--blocks", "--bs"),

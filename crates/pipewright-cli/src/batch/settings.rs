@@ -15,10 +15,11 @@ use crate::Failure;
 use crate::args::{BatchOptions, BatchProgressKind, EngineKind, JobserverKind, Span};
 
 pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
-    let retry_delay = options.retry_delay.duration;
+    let retry = &options.retry;
     let mut batch = Batch::new()
-        .retries(options.retries)
-        .retry_delay(retry_delay, retry_delay.saturating_mul(300))
+        .retries(retry.retries)
+        .retry_on(retry.on().iter().copied())
+        .retry_delay(retry.retry_delay.duration, retry.max_delay())
         .once(options.once)
         .stop_with(options.stop_signal, options.kill_after.duration)
         .contain(options.contain.to_containing());
@@ -71,9 +72,6 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     // As make and ninja do: an explicit number is obeyed whatever runs above.
     let usual = if options.jobs.is_none() { JobserverMode::Join } else { JobserverMode::Off };
     batch = batch.jobserver(jobserver.unwrap_or(usual));
-    if !options.retry_on.is_empty() {
-        batch = batch.retry_on(options.retry_on.iter().copied());
-    }
     for resource in &options.resource {
         batch = batch.resource(&resource.name, resource.count);
     }

@@ -8,16 +8,18 @@ use std::time::{Duration, Instant};
 use pipewright::{
     Captured, Containment, Error, Exceeded, ExitStatus, Outcome, Output, Signal, Source, Stdio,
 };
-use pipewright_batch::{Spooled, shell_quoted};
+use pipewright_batch::{AttemptOutcome, Spooled, shell_quoted};
 use pipewright_os::base::error::{OneLine, Quoted};
 
-use crate::args::{CommonOptions, RetryOn, RetryOptions, Span};
+use crate::args::{CommonOptions, RetryOptions, RunOptions, Span};
 use crate::print_error;
 
 /// The attempts of a run.
 #[derive(Debug)]
 pub(super) struct Retries<'a> {
     options: &'a RetryOptions,
+    /// The time for all of them.
+    total: Option<Duration>,
     started: Instant,
     /// The time of the end of the last attempt.
     ended: Instant,
@@ -25,14 +27,15 @@ pub(super) struct Retries<'a> {
 }
 
 impl Retries<'_> {
-    pub(super) fn new(options: &RetryOptions) -> Retries<'_> {
+    pub(super) fn new(options: &RunOptions) -> Retries<'_> {
         let now = Instant::now();
-        Retries { options, started: now, ended: now, attempts: 0 }
+        let total = options.total_timeout.as_ref().and_then(Span::as_limit);
+        Retries { options: &options.retry, total, started: now, ended: now, attempts: 0 }
     }
 
     /// Returns the time at which all attempts end.
     pub(super) fn end(&self) -> Option<Instant> {
-        self.started.checked_add(self.options.total_timeout.as_ref()?.as_limit()?)
+        self.started.checked_add(self.total?)
     }
 
     /// Records the end of an attempt. Returns the delay before the next one, or `None` if there is none.
@@ -68,31 +71,30 @@ impl Retries<'_> {
     }
 
     fn is_worth_a_retry(&self, result: &Result<Output, Error>) -> bool {
-        let is_chosen = |failure| {
-            let chosen = &self.options.retry_on;
-            // Without a choice: a command that cannot be started now cannot be started a second later either.
-            chosen.contains(&failure) || (chosen.is_empty() && failure != RetryOn::Start)
-        };
-        match result {
+        let outcome = match result {
             Ok(capture) => match capture.outcome {
                 // An interrupt also ends the retries. A command in its own group gets it alone, and so its status has
                 // to be checked.
-                Outcome::Cancelled => false,
-                _ if capture.status.terminating_signal() == Some(Signal::INT) => false,
-                Outcome::TimedOut | Outcome::IdleTimedOut => is_chosen(RetryOn::Timeout),
-                Outcome::LimitExceeded => is_chosen(RetryOn::Limit),
-                _ if capture.success() => false,
-                _ => is_chosen_status(capture.status, is_chosen),
+                Outcome::Cancelled => return false,
+                _ if capture.status.terminating_signal() == Some(Signal::INT) => return false,
+                Outcome::TimedOut => AttemptOutcome::TimedOut,
+                Outcome::IdleTimedOut => AttemptOutcome::IdleTimedOut,
+                Outcome::LimitExceeded => AttemptOutcome::LimitExceeded,
+                _ if capture.success() => return false,
+                Outcome::OutOfMemory(_) => AttemptOutcome::OutOfMemory,
+                _ => outcome_of(capture.status),
             },
-            Err(error) => error.is_start() && is_chosen(RetryOn::Start),
-        }
+            Err(error) if error.is_start() => AttemptOutcome::NotStarted(String::new()),
+            Err(_) => return false,
+        };
+        self.options.on().iter().any(|failure| failure.includes(&outcome))
     }
 }
 
-fn is_chosen_status(status: ExitStatus, is_chosen: impl Fn(RetryOn) -> bool) -> bool {
-    match status.code() {
-        Some(code) => is_chosen(RetryOn::AnyCode) || is_chosen(RetryOn::Code(code)),
-        None => is_chosen(RetryOn::Signal),
+fn outcome_of(status: ExitStatus) -> AttemptOutcome {
+    match (status.code(), status.terminating_signal()) {
+        (None, Some(signal)) => AttemptOutcome::Signaled(signal.number()),
+        (code, _) => AttemptOutcome::Exited(code.unwrap_or(-1)),
     }
 }
 

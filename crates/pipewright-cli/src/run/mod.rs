@@ -52,7 +52,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         true => Some(TerminalRun::set_up(&mut command, &options, &cancel, stops, &kept)?),
         false => None,
     };
-    let mut retries = Retries::new(&options.retry);
+    let mut retries = Retries::new(&options);
     if let Some(end) = retries.end() {
         command.deadline(end);
     }
@@ -105,7 +105,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
 
 /// Watches the starts, each within the time of its attempt.
 fn watch_start(options: &RunOptions, cancel: &CancelToken) -> Option<StartWatch> {
-    let total = options.retry.total_timeout.as_ref().and_then(Span::as_limit);
+    let total = options.total_timeout.as_ref().and_then(Span::as_limit);
     let limit = options.common.timeout().into_iter().chain(total).min();
     let cancel = cancel.clone();
     StartWatch::new(limit, name(options), move || cancel.is_waited_for())
@@ -222,7 +222,7 @@ fn print_unless_quiet(options: &RunOptions, message: impl FnOnce() -> String) {
 }
 
 fn times(options: &RunOptions) -> Times<'_> {
-    Times { common: &options.common, total: options.retry.total_timeout.as_ref() }
+    Times { common: &options.common, total: options.total_timeout.as_ref() }
 }
 
 fn name(options: &RunOptions) -> String {

@@ -155,15 +155,21 @@ fn only_chosen_failures_are_retried() {
         ("timeout", &["--idle-timeout", "50ms"], "sleep 60", 3),
         ("limit", &["--max-output", "1"], "echo hi", 3),
         ("code,timeout", &["--max-output", "1"], "echo hi", 1),
+        ("oom,lost", &[], "exit 1", 1),
     ] {
-        let options = [&["--retries", "2", "--retry-on", retry_on], options].concat();
+        let options =
+            [&["--retries", "2", "--retry-delay", "1ms", "--retry-on", retry_on], options].concat();
         let (report, ..) = retried(&options, script);
         assert_eq!(report["attempts"], attempts, "{options:?} {script}");
     }
     for (options, attempts) in
         [(&[][..], 1), (&["--retry-on", "code"], 1), (&["--retry-on", "start"], 3)]
     {
-        let words = [&["run", "--json", "--retries", "2"], options, &["--", "no-such-program"]];
+        let words = [
+            &["run", "--json", "--retries", "2", "--retry-delay", "0"],
+            options,
+            &["--", "no-such-program"],
+        ];
         let output = crate::pipewright(&words.concat()).output().unwrap();
         let report: Value = serde_json::from_str(out(&output)).unwrap();
         assert_eq!((&report["attempts"], output.status.code()), (&attempts.into(), Some(127)));
@@ -182,7 +188,8 @@ fn the_total_timeout_ends_all_attempts() {
     let options = ["--total-timeout", "1h", "--retries", "5", "--retry-delay", "2h"];
     let (report, code, messages) = retried(&options, "exit 3");
     assert_eq!((&report["attempts"], code, &messages[..]), (&1.into(), Some(3), ""));
-    let options = ["--total-timeout", &total, "--retries", "100000", "--retry-delay", "20ms"];
+    let delay = ["--retry-delay", "20ms", "--retry-max-delay", "20ms"];
+    let options = [&["--total-timeout", &total, "--retries", "100000"], &delay[..]].concat();
     let (report, code, _) = retried(&options, "exit 3");
     let attempts = report["attempts"].as_u64().unwrap();
     assert!((2..100_000).contains(&attempts), "{report}");
@@ -195,7 +202,7 @@ fn the_total_timeout_ends_all_attempts() {
 
 #[test]
 fn the_report_has_the_time_of_the_last_attempt_and_of_all() {
-    let options = ["--retries", "2", "--retry-delay", "100ms", "--quiet"];
+    let options = ["--retries", "2", "--retry-delay", "70ms", "--quiet"];
     let (report, ..) = retried(&options, "exit 3");
     let seconds = |name: &str| report[name].as_f64().unwrap();
     assert!(seconds("total_seconds") >= 0.2 + seconds("elapsed_seconds"), "{report}");
@@ -203,11 +210,11 @@ fn the_report_has_the_time_of_the_last_attempt_and_of_all() {
 
 #[test]
 fn the_delay_of_each_retry_is_announced() {
-    let options = ["--retries", "3", "--retry-delay", "10ms", "--retry-backoff"];
+    let options = ["--retries", "3", "--retry-delay", "10ms", "--retry-max-delay", "25ms"];
     let (_, _, messages) = retried(&options, "exit 3");
     let delays: Vec<_> =
         messages.lines().filter_map(|line| line.split_once("in ")).map(|it| it.1).collect();
-    assert_eq!(delays, ["10ms", "20ms", "40ms"]);
+    assert_eq!(delays, ["10ms", "20ms", "25ms"]);
 }
 
 /// As in `timeout` of coreutils. It was a race: the command could win.

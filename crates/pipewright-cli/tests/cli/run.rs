@@ -105,6 +105,10 @@ fn an_option_of_an_earlier_version_or_another_tool_names_ours() {
         ("batch --max-failures=3 -- true", "--max-failures: write --halt soon,fail=N"),
         ("batch -N 2 -- true", "-N: write --nodes for nodes, -n for several values a job"),
         ("batch --sshlogin a -- true", "--sshlogin: write --via 'ssh HOST'"),
+        (
+            "run --retries 2 --retry-backoff -- true",
+            "--retry-backoff: write --retry-max-delay DUR, as the delay doubles by itself",
+        ),
         ("disk --unbuffered .", "--unbuffered: write --direct"),
         ("disk --block 4k .", "--block: write --bs"),
         ("bench pipes --blocks 4k", "--blocks: write --bs"),

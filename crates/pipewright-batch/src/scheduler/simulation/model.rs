@@ -147,6 +147,8 @@ impl<'a> Model<'a> {
                     job.is_unanswered = false;
                 }
             }
+            // The model chooses classes alone.
+            Event::Failed { .. } => {}
             Event::Unstored { job, attempt } => {
                 let job = self.job(job);
                 if let (Phase::Running { stop, .. }, true) = (&job.phase, job.attempts == attempt) {

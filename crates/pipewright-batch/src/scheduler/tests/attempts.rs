@@ -40,6 +40,18 @@ fn only_chosen_classes_are_retried() {
 }
 
 #[test]
+fn a_failure_that_was_not_chosen_is_not_retried_and_a_loss_is_queued_all_the_same() {
+    let mut told = Told::with(1, |config| config.max_lost = 2);
+    let mut fail = |number: u64, failure| {
+        told.add(number, Spec { retries: 1, ..job() });
+        told.tell(Event::Failed { job: JobNumber(number), attempt: 1, failure })
+    };
+    assert_eq!(settled(&fail(1, Failure::ExitCode)), [(1, failed(Failure::ExitCode))]);
+    let queued = Decision::Requeue { job: JobNumber(2), cause: Requeued::Lost };
+    assert_eq!(fail(2, Failure::Lost)[0], queued);
+}
+
+#[test]
 fn a_lost_once_job_is_unknown_and_never_runs_again() {
     let mut told = Told::new(1);
     told.add(1, Spec { retries: 5, name: Some("payment".into()), ..once() });

@@ -292,12 +292,16 @@ fn only_the_failures_of_the_classes_are_retried() {
         ("code", "kill -9 $$", 1),
         ("timeout", "sleep 60", 3),
         ("code,signal", "sleep 60", 1),
+        ("75", "exit 75", 3),
+        ("75,timeout", "exit 1", 1),
+        ("limit", "echo much", 3),
+        ("timeout", "echo much", 1),
     ] {
         let script = format!("echo $PIPEWRIGHT_ATTEMPT >> ran; {script}");
-        let options =
-            ["--timeout", &soon, "--retries", "2", "--retry-delay", "1ms", "--retry-on", on];
-        let output =
-            place.batch(&[&options[..], &["--", "sh", "-c", &script, ":::", "1"]].concat());
+        let limits = ["--timeout", &soon, "--max-output", "1"];
+        let retries = ["--retries", "2", "--retry-delay", "1ms", "--retry-on", on];
+        let command = ["--", "sh", "-c", &script, ":::", "1"];
+        let output = place.batch(&[&limits[..], &retries, &command].concat());
         assert_eq!(output.status.code(), Some(123), "{on} {script}");
         assert_eq!(place.read("ran"), ["1\n", "2\n", "3\n"][..tries].concat(), "{on} {script}");
         std::fs::remove_file(place.path("ran")).unwrap();
@@ -305,6 +309,13 @@ fn only_the_failures_of_the_classes_are_retried() {
     let script = "test $PIPEWRIGHT_ATTEMPT = 2";
     let args = ["--retries", "1", "--retry-delay", "1ms", "--", "sh", "-c", script, ":::", "1"];
     assert_eq!(place.batch(&args).status.code(), Some(0));
+    // What cannot be started is not tried again without a choice.
+    for (on, tries) in [(&[][..], 1), (&["--retry-on", "start"], 3)] {
+        let options = ["--events", "events", "--retries", "2", "--retry-delay", "1ms"];
+        place.batch(&[&options[..], on, &["--", "no-such-program", ":::", "1"]].concat());
+        let ends = place.read("events").matches("\"event\":\"ended\"").count();
+        assert_eq!(ends, tries, "{}", place.read("events"));
+    }
 }
 
 #[test]
