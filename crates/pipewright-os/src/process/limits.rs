@@ -353,8 +353,11 @@ impl fmt::Display for Bytes {
             [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
         match UNITS.iter().find(|(_, unit)| self.0 >= *unit) {
             Some((name, unit)) if self.0 % unit == 0 => write!(f, "{} {name}", self.0 / unit),
-            #[expect(clippy::cast_precision_loss, reason = "a figure for people, with one decimal")]
-            Some((name, unit)) => write!(f, "{:.1} {name}", self.0 as f64 / *unit as f64),
+            // In whole numbers: the code that formats fractions is 20 KB, and each program with a `Command` would have it.
+            Some((name, unit)) => {
+                let tenths = self.0 / unit * 10 + (self.0 % unit * 10 + unit / 2) / unit;
+                write!(f, "{}.{} {name}", tenths / 10, tenths % 10)
+            }
             None => write!(f, "{} bytes", self.0),
         }
     }
@@ -508,6 +511,8 @@ mod tests {
         let shown = |bytes| Bytes(bytes).to_string();
         assert_eq!(shown(2 << 30), "2 GiB");
         assert_eq!(shown(3 << 19), "1.5 MiB");
+        assert_eq!(shown((2 << 30) - 1), "2.0 GiB");
+        assert_eq!(shown(u64::MAX), "16777216.0 TiB");
         assert_eq!(shown(1000), "1000 bytes");
         let oom = OutOfMemory {
             limit: MemoryLimit::OfCommand(2 << 30),
