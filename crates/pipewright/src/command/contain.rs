@@ -115,6 +115,7 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn contain_in(&mut self, slot: &TreeSlot) -> &mut Command {
+        self.options.see_to_end();
         self.slot = Some(slot.clone());
         self
     }
@@ -178,6 +179,7 @@ impl Command {
             Some(limited) => Some(limited.hold),
             None => asked.then_some(on_demand::HOLD_TREE),
         };
+        self.options.see_to_end();
         self
     }
 }
@@ -304,6 +306,7 @@ impl Command {
     /// # Ok::<(), pipewright::Error>(())
     /// ```
     pub fn foreground(&mut self) -> &mut Command {
+        self.options.see_to_end();
         self.lifetime.foreground = Some(on_demand::OPEN_FOREGROUND);
         self
     }

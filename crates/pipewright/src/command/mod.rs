@@ -270,6 +270,7 @@ impl Command {
     /// empty stdin.
     #[doc(alias = "input")]
     pub fn stdin(&mut self, stdin: impl Into<Stdio>) -> &mut Command {
+        self.options.see_to_end();
         self.stdin = Some(stdin.into());
         self
     }
@@ -277,6 +278,7 @@ impl Command {
     /// Sets the child's stdout. By default `status`, `run` and `spawn` inherit it, and the capturing verbs capture
     /// it.
     pub fn stdout(&mut self, stdout: impl Into<Stdio>) -> &mut Command {
+        self.options.see_to_end();
         self.stdout = Some(stdout.into());
         self
     }
@@ -284,6 +286,7 @@ impl Command {
     /// Sets the child's stderr. By default `status` and `spawn` inherit it, `run` passes it through and keeps its
     /// last part for the error, and the capturing verbs capture it.
     pub fn stderr(&mut self, stderr: impl Into<Stdio>) -> &mut Command {
+        self.options.see_to_end();
         self.stderr = Some(stderr.into());
         self
     }

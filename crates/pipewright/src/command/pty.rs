@@ -72,6 +72,7 @@ impl Command {
     #[doc(alias = "forkpty")]
     pub fn pty(&mut self, size: PtySize) -> &mut Command {
         self.own_session();
+        self.options.see_to_end();
         self.pty =
             Some(PtySetting { size, prepare: Command::prepare_pty, tee: on_demand::OPEN_TEE });
         self

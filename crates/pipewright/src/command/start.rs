@@ -27,11 +27,11 @@ use crate::error::{
 use crate::events::Events;
 use crate::input::Feed;
 use crate::lines::Lines;
-use crate::output::{Capture, Output, check_success, check_tee, into_text};
+use crate::output::{Capture, Output, check_success, into_text};
 use crate::reaper;
 use crate::rules::Rules;
 use crate::run::{
-    Collect, OpenTee, OutputEnd, OwnedProcess, ParentEnds, Run, RunSettings, Started, TeeTarget,
+    Collect, Launched, OpenTee, OutputEnd, ParentEnds, Run, RunSettings, Started, TeeTarget,
     earlier, on_demand,
 };
 use crate::running_output::RunningOutput;
@@ -75,18 +75,11 @@ impl Command {
     /// ```
     pub fn status(&mut self) -> Result<ExitStatus, Error> {
         run_async_for_test!(self.status_async());
-        let started = self.start_child(INHERITED)?;
-        let needs_a_run = started.ends.pass_data()
-            || started.foreground.is_some()
-            || self.options.rules.can_stop()
-            || self.holds_tree();
-        if !needs_a_run {
-            let ended = started.wait().map_err(|e| Error::cannot(&self.program, "wait for", e))?;
-            return Ok(ended.status);
+        let launched = self.launch(INHERITED)?;
+        match self.options.finish {
+            Some(finish) => finish(launched, &self.program, &self.options),
+            None => launched.wait(&self.program, &self.options),
         }
-        let output = self.run_of(started, Collect::Nothing).finish()?;
-        check_tee(&self.program, &output)?;
-        Ok(output.status)
     }
 
     /// Runs the command and returns its output as bytes; a non-zero exit is `Ok`, as in std.
@@ -427,10 +420,14 @@ impl Command {
     }
 
     pub(crate) fn start_child(&self, defaults: StdioDefaults) -> Result<Started, Error> {
-        self.try_to_start(defaults).inspect_err(trace::not_started)
+        self.launch(defaults).map(Started::from)
     }
 
-    fn try_to_start(&self, defaults: StdioDefaults) -> Result<Started, Error> {
+    fn launch(&self, defaults: StdioDefaults) -> Result<Launched, Error> {
+        self.try_to_launch(defaults).inspect_err(trace::not_started)
+    }
+
+    fn try_to_launch(&self, defaults: StdioDefaults) -> Result<Launched, Error> {
         reaper::sweep();
         self.check_holders()?;
         let defaults = match self.lifetime.detached {
@@ -443,7 +440,7 @@ impl Command {
         let mut plan = self.plan(&prepared);
         plan.foreground = foreground.as_ref().and_then(|job| job.terminal());
         let child = spawn(&plan)?;
-        Ok(Started { foreground, ..self.started(child, prepared.ends, at) })
+        Ok(Launched { foreground, ..self.launched(child, prepared.ends, at) })
     }
 
     /// Refuses what contradicts a terminal of the child's own, or a slot.
@@ -458,10 +455,10 @@ impl Command {
     }
 
     /// Combines a child that runs and our ends of its streams.
-    pub(super) fn started(&self, child: ChildHandle, ends: ParentEnds, at: Instant) -> Started {
+    fn launched(&self, child: ChildHandle, ends: ParentEnds, at: Instant) -> Launched {
         let trace = Trace::started(&self.program, &child);
-        let process = OwnedProcess::new(child, self.lifetime.kill_on_drop, trace);
-        Started { process, ends, at, foreground: None }
+        let (on_drop, holds_tree) = (self.lifetime.kill_on_drop, self.holds_tree());
+        Launched { child, ends, at, foreground: None, trace, on_drop, holds_tree }
     }
 
     /// Replaces this process. Returns the reason if that fails.
@@ -804,7 +801,7 @@ impl Command {
             Err(failed) => Err(failed),
         };
         let child = retry_if_busy(&plan, begun)?;
-        Ok(BegunChild::Started(self.started(child, prepared.ends, at)))
+        Ok(BegunChild::Started(self.launched(child, prepared.ends, at).into()))
     }
 
     /// Waits for the result of a start that this command has begun.
@@ -812,6 +809,44 @@ impl Command {
         let StartingChild { prepared, at, start, .. } = starting;
         let plan = self.plan(&prepared);
         let child = retry_if_busy(&plan, start.finish(&plan)).inspect_err(trace::not_started)?;
-        Ok(self.started(child, prepared.ends, at))
+        Ok(self.launched(child, prepared.ends, at).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pipewright_os::process::limits::TreeLimits;
+
+    use super::*;
+    use crate::{CancelToken, Contain};
+
+    /// Without it, a status would be waited for and nothing else: no timeout, no stream that is read, no tree that is ended.
+    #[test]
+    fn each_setter_that_a_run_sees_to_has_its_code_linked() {
+        type Setter = fn(&mut Command) -> &mut Command;
+        let setters: [(&str, Setter); 16] = [
+            ("stdin", |command| command.stdin(Stdio::bytes("in"))),
+            ("stdout", |command| command.stdout(Stdio::piped())),
+            ("stderr", |command| command.stderr(Stdio::tee())),
+            ("pty", |command| command.pty(crate::PtySize::default())),
+            ("timeout", |command| command.timeout(Duration::ZERO)),
+            ("deadline", |command| command.deadline(Instant::now())),
+            ("idle_timeout", |command| command.idle_timeout(Duration::ZERO)),
+            ("cancel", |command| command.cancel(&CancelToken::new())),
+            ("foreground", Command::foreground),
+            ("contain", |command| command.contain(Contain::Tree)),
+            ("kill_on_parent_exit", |command| command.kill_on_parent_exit(Scope::Tree)),
+            ("limits", |command| command.limits(TreeLimits::default())),
+            ("args", |command| command.args(["1"])),
+            ("env", |command| command.env("A", "1")),
+            ("merge_stderr", Command::merge_stderr),
+            ("detached", Command::detached),
+        ];
+        let needs_a_run = |name: &str| !["args", "env", "merge_stderr", "detached"].contains(&name);
+        for (name, set) in setters {
+            let mut command = Command::new("true");
+            assert!(command.options.finish.is_none());
+            assert_eq!(set(&mut command).options.finish.is_some(), needs_a_run(name), "{name}");
+        }
     }
 }

@@ -38,8 +38,8 @@ pub(crate) use options::{RunSettings, option_setters};
 pub use process::{ChildEnd, RunHandle};
 pub(crate) use process::{Processes, deciding_stage};
 pub(crate) use run::{
-    Children, Collect, Decide, HeldTerminal, OutputEnd, OwnedProcess, ParentEnds, Resumed, Run,
-    RunDescriptor, RunInfo, Started, TerminalEnds,
+    Children, Collect, Decide, HeldTerminal, Launched, OutputEnd, OwnedProcess, ParentEnds,
+    Resumed, Run, RunDescriptor, RunInfo, Started, TerminalEnds,
 };
 pub(crate) use spawned::{SpawnedRun, StopRequest, spawned_verbs};
 pub(crate) use state::SLOTS;

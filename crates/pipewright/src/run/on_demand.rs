@@ -9,6 +9,7 @@
 //! |---|---|--:|
 //! | [`HOLD_TREE`] | `contain`, `kill_on_parent_exit` | 79 |
 //! | [`HOLD_LIMITED_TREE`] | `limits` | not measured |
+//! | [`FINISH_STATUS`] | `stdin`, `stdout`, `stderr`, `timeout` and what else a run sees to | 106 |
 //! | [`OPEN_TEE`] | `Stdio::tee`, `run` | 11.5 |
 //! | [`OPEN_TEE_TO`] | `Stdio::tee_to`, which also finds its target through a pointer | 12.5, with the tee |
 //! | [`OPEN_FOREGROUND`] | `foreground` | 6.7 |
@@ -28,9 +29,12 @@ use pipewright_os::process::start::Contain;
 
 use super::background::{self, Enforcer};
 use super::foreground::{self, OpenForeground};
-use super::run;
+use super::run::{self, FinishStatus};
 use super::stream::{self, OpenTee, OpenTeeTo};
 use crate::reaper;
+
+/// Sees to the child of `status` until it ends. Without it, its wait is all there is to do.
+pub(crate) const FINISH_STATUS: FinishStatus = run::finish_status;
 
 /// Enforces rules in the background, on a separate thread.
 pub(crate) const ENFORCER: Enforcer = background::ENFORCER;

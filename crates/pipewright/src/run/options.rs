@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use super::background::{EnforcedRun, Enforcement, Enforcer, StatePlace};
-use super::run::Children;
+use super::on_demand;
+use super::run::{Children, FinishStatus};
 use crate::error::{Error, could_not_prepare};
 use crate::output::Decoding;
 use crate::rules::{Limit, Rules};
@@ -18,9 +19,18 @@ pub(crate) struct RunSettings {
     pub(crate) limit: Option<Limit>,
     pub(crate) max_line_bytes: Option<usize>,
     pub(crate) decoding: Decoding,
+    /// Sees to a child until it ends; `None` if its wait is all there is to do.
+    pub(crate) finish: Option<FinishStatus>,
 }
 
 impl RunSettings {
+    /// Has the child of `status` seen to until it ends. Each setter that gives it a stream, a limit of time, a terminal or a
+    /// tree calls this: the others do not need the code of a run.
+    pub(crate) fn see_to_end(&mut self) -> &mut RunSettings {
+        self.finish = Some(on_demand::FINISH_STATUS);
+        self
+    }
+
     /// Returns the name of the first option that is set.
     pub(crate) fn first_set(&self) -> Option<&'static str> {
         let default = Rules::default();
@@ -82,27 +92,27 @@ macro_rules! option_setters {
             /// `next` of [`lines`](Self::lines) or [`events`](Self::events), or before the first wait for a
             /// [`spawn`](Self::spawn)ed child, unless [`enforce_in_background`](Self::enforce_in_background) is set.
             pub fn timeout(&mut self, timeout: ::std::time::Duration) -> &mut Self {
-                self.options.rules.timeout = Some(timeout);
+                self.options.see_to_end().rules.timeout = Some(timeout);
                 self
             }
 
             /// Stops the run at this time. If [`timeout`](Self::timeout) is set too, the earlier one counts.
             pub fn deadline(&mut self, deadline: ::std::time::Instant) -> &mut Self {
-                self.options.rules.deadline = Some(deadline);
+                self.options.see_to_end().rules.deadline = Some(deadline);
                 self
             }
 
             /// Stops the run after this long without output. Only streams that pass through this process count. If none
             /// does, this is a timeout from the start.
             pub fn idle_timeout(&mut self, timeout: ::std::time::Duration) -> &mut Self {
-                self.options.rules.idle_timeout = Some(timeout);
+                self.options.see_to_end().rules.idle_timeout = Some(timeout);
                 self
             }
 
             /// Stops the run when the token is cancelled, for example [by a signal](crate::CancelToken::cancel_on). If
             /// the child has already ended and something else holds its streams open, stops reading them.
             pub fn cancel(&mut self, token: &$crate::CancelToken) -> &mut Self {
-                self.options.rules.cancel = Some(token.clone());
+                self.options.see_to_end().rules.cancel = Some(token.clone());
                 self
             }
 

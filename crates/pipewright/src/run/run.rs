@@ -30,7 +30,7 @@ use super::stream::{Chunk, PanicPayload, Sink, TeeTarget};
 use crate::error::{Error, OperationError};
 use crate::input::{FedInput, Feed};
 use crate::outcome::{Outcome, Source};
-use crate::output::{Ending, Output, TAIL_BYTES};
+use crate::output::{Ending, Output, TAIL_BYTES, check_tee};
 use crate::reaper;
 use crate::rules::{Limit, OnExceed, Rules};
 use crate::trace::Trace;
@@ -490,6 +490,65 @@ pub(crate) struct Started {
     pub(crate) ends: ParentEnds,
     pub(crate) at: Instant,
     pub(crate) foreground: Option<Arc<dyn ForegroundJob>>,
+}
+
+/// A child that has just been started, and is not owned yet.
+///
+/// A [`Started`] leaves it to the reaper if it is dropped, for which it needs a thread. A caller that waits for its end does not.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    pub(crate) child: ChildHandle,
+    pub(crate) ends: ParentEnds,
+    pub(crate) at: Instant,
+    pub(crate) foreground: Option<Arc<dyn ForegroundJob>>,
+    pub(crate) trace: Trace,
+    pub(crate) on_drop: Option<fn(&ChildHandle)>,
+    pub(crate) holds_tree: bool,
+}
+
+impl Launched {
+    /// Waits for a child that needs nothing else.
+    pub(crate) fn wait(self, program: &OsStr, settings: &RunSettings) -> Result<ExitStatus, Error> {
+        debug_assert!(!self.needs_a_run(settings), "a setter has not called `see_to_end`");
+        let Launched { mut child, trace, ends, .. } = self;
+        drop(ends);
+        let ended = child.wait_exclusive().map_err(|e| Error::cannot(program, "wait for", e))?;
+        trace.ended(ended.status);
+        Ok(ended.status)
+    }
+
+    /// Returns true if there is more to do than to wait for its end.
+    fn needs_a_run(&self, settings: &RunSettings) -> bool {
+        let has_rules = settings.rules.can_stop() || self.holds_tree;
+        self.ends.pass_data() || self.foreground.is_some() || has_rules
+    }
+}
+
+impl From<Launched> for Started {
+    fn from(launched: Launched) -> Started {
+        let Launched { child, ends, at, foreground, trace, on_drop, .. } = launched;
+        Started { process: OwnedProcess::new(child, on_drop, trace), ends, at, foreground }
+    }
+}
+
+/// The type of [`FINISH_STATUS`](super::on_demand::FINISH_STATUS).
+pub(crate) type FinishStatus = fn(Launched, &OsStr, &RunSettings) -> Result<ExitStatus, Error>;
+
+/// Runs a child to its end, and returns its status.
+pub(super) fn finish_status(
+    launched: Launched,
+    program: &OsStr,
+    settings: &RunSettings,
+) -> Result<ExitStatus, Error> {
+    let needs_a_run = launched.needs_a_run(settings);
+    let started = Started::from(launched);
+    if !needs_a_run {
+        let ended = started.wait().map_err(|e| Error::cannot(program, "wait for", e))?;
+        return Ok(ended.status);
+    }
+    let output = Run::of_child(started, program, settings, Collect::Nothing).finish()?;
+    check_tee(program, &output)?;
+    Ok(output.status)
 }
 
 /// The parent's ends of the streams of a child.
