@@ -81,16 +81,18 @@
 //!
 //! # When to use which
 //!
-//! * The attribute `service` on a trait: typed calls of workers in Rust, on a [`Pool`]. Both sides check that they have the same
-//!   methods.
-//! * [`Pool`]: independent requests, each with one reply. It starts workers on demand, keeps them, replaces those that end,
-//!   and serves any number of threads and tasks.
+//! * The attribute `service` on a trait: typed calls of workers in Rust, on a [`Pool`]. Both sides check that they have
+//!   the same methods.
+//! * [`Pool`]: independent requests, each with one reply. It starts workers on demand, keeps them, replaces those that
+//!   end, and serves any number of threads and tasks.
 //! * [`Channel`]: a conversation with one worker. Each side sends any message at any time; there are no calls and no
 //!   restarts.
 //! * [`worker::serve`]: the worker's side of both, with one answer to each request. [`worker::serve_calls`] also sends
-//!   parts of a reply, asks the host questions and sees cancellations. [`worker::channel`] is the other end of a conversation.
+//!   parts of a reply, asks the host questions and sees cancellations. [`worker::channel`] is the other end of a
+//!   conversation.
 //! * [`worker::is_worker`]: the first line of `main` in a program that starts itself as its worker.
-//! * [`pipewright::Command`], if the other program does not use this crate: it runs the program and captures its output.
+//! * [`pipewright::Command`], if the other program does not use this crate: it runs the program and captures its
+//!   output.
 //!
 //! | call | use |
 //! |---|---|
@@ -136,8 +138,8 @@
 
 #![forbid(unsafe_code)]
 
-#[macro_use]
-mod async_equivalence;
+#[macro_use(run_async_for_test)]
+extern crate pipewright_os;
 
 mod channel;
 #[cfg(feature = "serde")]

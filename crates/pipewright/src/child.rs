@@ -16,11 +16,11 @@ use crate::lines::AsyncLines;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, into_text};
 use crate::process_handle::ProcessHandle;
+#[cfg(feature = "tokio")]
+use crate::run::check_runtime_to_wait;
 use crate::run::{
     Collect, OwnedProcess, Run, RunSettings, SpawnedRun, Started, TerminalEnds, spawned_verbs,
 };
-#[cfg(feature = "tokio")]
-use crate::runtime::check_runtime_to_wait;
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
 /// A running child, or one that has ended.
@@ -85,8 +85,8 @@ impl Child {
 
     /// Returns the terminal of a child that was started with [`Command::pty`](crate::Command::pty).
     ///
-    /// [`stdout`](Self::stdout) is a handle that reads the terminal, and [`Pty::reader`] returns others. The reader finds
-    /// the end of the stream when the last process has closed the terminal.
+    /// [`stdout`](Self::stdout) is a handle that reads the terminal, and [`Pty::reader`] returns others. The reader
+    /// finds the end of the stream when the last process has closed the terminal.
     ///
     /// # Platform
     /// Windows before 11 24H2: the stream ends once a method of the child has found that the child has ended.
@@ -244,8 +244,8 @@ impl Child {
     }
 }
 
-/// Limits and resources of a child with [limits](crate::Command::limits). All of these return `None` for other children. Each
-/// call asks the kernel, and costs a few reads of files.
+/// Limits and resources of a child with [limits](crate::Command::limits). All of these return `None` for other
+/// children. Each call asks the kernel, and costs a few reads of files.
 impl Child {
     /// Returns the limits in force, and those that are missing.
     #[must_use]
@@ -269,8 +269,8 @@ impl Child {
         self.resources().map(|resources| resources.usage)
     }
 
-    /// Returns the facts about a kill for lack of memory, if the kernel has killed a process of the child so far. The child itself
-    /// may run on, and [`wait`](Self::wait) returns its exit status as that of any other.
+    /// Returns the facts about a kill for lack of memory, if the kernel has killed a process of the child so far. The
+    /// child itself may run on, and [`wait`](Self::wait) returns its exit status as that of any other.
     #[must_use]
     pub fn out_of_memory(&self) -> Option<OutOfMemory> {
         self.resources()?.out_of_memory

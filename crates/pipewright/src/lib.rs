@@ -44,9 +44,9 @@
 //! | replace this process | [`exec`](Command::exec) |
 //! | compile the same code with `std::process` | the module [`process`] |
 //!
-//! In these docs, a *verb* is a method that starts a command, or waits for a child. `read`, `capture`, `output`, `lines`
-//! and `events` are the *capturing* verbs: unless you set the streams, they capture stdout and stderr, and stdin is
-//! empty.
+//! In these docs, a *verb* is a method that starts a command, or waits for a child. `read`, `capture`, `output`,
+//! `lines` and `events` are the *capturing* verbs: unless you set the streams, they capture stdout and stderr, and
+//! stdin is empty.
 //!
 //! All verbs keep these promises:
 //!
@@ -147,8 +147,8 @@
 
 #![forbid(unsafe_code)]
 
-#[macro_use]
-mod async_equivalence;
+#[macro_use(run_async_for_test)]
+extern crate pipewright_os;
 
 mod cancel;
 mod child;
@@ -157,28 +157,22 @@ mod error;
 mod events;
 mod input;
 mod lines;
-mod next;
 mod outcome;
 mod output;
 mod pipeline;
 pub mod process;
 mod process_handle;
 mod reaper;
-mod rules;
 mod run;
 mod run_all;
 mod running_output;
-#[cfg(feature = "tokio")]
-mod runtime;
 #[cfg(feature = "session")]
 mod session;
-mod signal_guard;
 mod trace;
-mod tree_slot;
 
-pub use cancel::CancelToken;
+pub use cancel::{CancelToken, SignalGuard};
 pub use child::Child;
-pub use command::{Command, CommandArgs, CommandEnvs, Contain, Scope, Stdio};
+pub use command::{Command, CommandArgs, CommandEnvs, Contain, Scope, Stdio, TreeSlot};
 pub use error::{Error, ErrorKind, NotExecutable, NotSeen};
 #[cfg(feature = "tokio")]
 pub use events::AsyncEvents;
@@ -186,15 +180,13 @@ pub use events::{Event, Events};
 #[cfg(feature = "tokio")]
 pub use lines::AsyncLines;
 pub use lines::{Line, Lines};
-pub use next::Next;
 pub use outcome::{Exceeded, Outcome, Source};
 pub use output::{Capture, Captured, Ending, Output, TeeFailed};
 pub use pipeline::{
     Pipeline, PipelineCapture, PipelineChild, PipelineOutput, Pipelined, Stage, StageEnd,
 };
 pub use process_handle::{ProcessEnd, ProcessHandle};
-pub use rules::{Limit, Linger};
-pub use run::{ChildEnd, RunHandle};
+pub use run::{ChildEnd, Limit, Linger, Next, RunHandle};
 pub use run_all::{AsTheyEnd, RunAll, Runnable, Runner, RunnerWaker, run_all};
 #[cfg(feature = "tokio")]
 pub use run_all::{AsTheyEndAsync, AsyncRunner};
@@ -203,14 +195,11 @@ pub use running_output::RunningOutput;
 pub use session::Screen;
 #[cfg(feature = "session")]
 pub use session::{CastFormat, CastWriter, InteractEnd, Key, Match, Pattern, RawTerminal, Session};
-pub use signal_guard::SignalGuard;
-pub use tree_slot::TreeSlot;
 
 #[cfg(feature = "tokio")]
 pub use pipewright_os::base::async_pipe::{AsyncPipeReader, AsyncPipeWriter};
 pub use pipewright_os::base::caught_signals::{ArrivedSignal, CaughtSignals};
-pub use pipewright_os::base::handle::{Handle, HandleKind};
-pub use pipewright_os::base::handle::{OpenHandle, open_handles};
+pub use pipewright_os::base::handle::{Handle, HandleKind, OpenHandle, open_handles};
 pub use pipewright_os::base::pipe::{Mode, PipeOptions, PipeReader, PipeWriter, pair as pipe};
 pub use pipewright_os::base::signal::{Signal, UnknownSignal};
 #[cfg(feature = "tokio")]

@@ -38,8 +38,8 @@ pub struct Captured<T> {
     /// The time from the start until the child and its output had ended.
     #[doc(alias = "duration")]
     pub elapsed: Duration,
-    /// The processes of the tree that the kernel killed for lack of memory, if there were any, also if the run was stopped
-    /// for another reason. Only for a command with [`limits`](crate::Command::limits).
+    /// The processes of the tree that the kernel killed for lack of memory, if there were any, also if the run was
+    /// stopped for another reason. Only for a command with [`limits`](crate::Command::limits).
     pub out_of_memory: Option<OutOfMemory>,
     /// The limits in force; `None` if the command has none, or if the system cannot hold any
     /// ([`Limits::best_effort`](crate::Limits::best_effort) on macOS).

@@ -1,5 +1,5 @@
-//! Reaps children that nobody waits for, drains streams that nobody reads, and runs tasks such as feeding a child, on one
-//! thread.
+//! Reaps children that nobody waits for, drains streams that nobody reads, and runs tasks such as feeding a child, on
+//! one thread.
 //!
 //! The thread starts with the first of these jobs and ends after a second without any. It waits for exactly the
 //! processes that it was given: a `waitpid(-1)` would reap the children of other code.

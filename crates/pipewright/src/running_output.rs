@@ -11,8 +11,8 @@ use crate::run::{Run, RunDescriptor, RunHandle};
 /// The output of a running command or pipeline, which the caller waits for in run, from
 /// [`Command::start_output`](crate::Command::start_output).
 ///
-/// It is for programs that have to do something else between two waits, such as to look for signals, and for event loops
-/// other than tokio. The command's timeouts, limits and cancel token apply while you wait.
+/// It is for programs that have to do something else between two waits, such as to look for signals, and for event
+/// loops other than tokio. The command's timeouts, limits and cancel token apply while you wait.
 ///
 /// ```
 /// use pipewright::Command;
@@ -53,8 +53,8 @@ impl RunningOutput {
         self.run.handle()
     }
 
-    /// Waits for the end of the command, for at most `limit`; zero only does what can be done at once. Returns `None` if
-    /// the command has not ended by then.
+    /// Waits for the end of the command, for at most `limit`; zero only does what can be done at once. Returns `None`
+    /// if the command has not ended by then.
     ///
     /// # Errors
     /// The command could not be read from or waited for, and no longer runs; or its result has been returned before.
@@ -62,8 +62,8 @@ impl RunningOutput {
         self.wait_for_bytes(limit, usize::MAX)
     }
 
-    /// Waits as [`wait_for`](Self::wait_for) does. Returns `None` also once a stream has captured that many bytes, or more,
-    /// which [`take_so_far`](Self::take_so_far) takes.
+    /// Waits as [`wait_for`](Self::wait_for) does. Returns `None` also once a stream has captured that many bytes, or
+    /// more, which [`take_so_far`](Self::take_so_far) takes.
     ///
     /// # Errors
     /// As for [`wait_for`](Self::wait_for).
@@ -99,8 +99,8 @@ impl RunningOutput {
     }
 
     /// Takes the stdout and the stderr that have been captured so far: a large output is processed while it arrives, in
-    /// bounded memory. What comes later is captured as before, in the memory of the given buffers, so that two buffers for
-    /// each stream are enough for everything. Their bytes are dropped.
+    /// bounded memory. What comes later is captured as before, in the memory of the given buffers, so that two buffers
+    /// for each stream are enough for everything. Their bytes are dropped.
     ///
     /// The buffer of a stream with a [`Limit`](crate::Limit) stays empty: the limit decides at the end what is kept.
     ///
@@ -126,8 +126,8 @@ impl RunningOutput {
         self.run.take_so_far(buffers);
     }
 
-    /// Returns a descriptor that becomes readable when [`wait_for`](Self::wait_for) with a limit of zero has something to
-    /// do. The number stays the same. After each such call, call this again before the next wait for the descriptor.
+    /// Returns a descriptor that becomes readable when [`wait_for`](Self::wait_for) with a limit of zero has something
+    /// to do. The number stays the same. After each such call, call this again before the next wait for the descriptor.
     ///
     /// # Platform
     /// Linux: an `epoll`. Other systems: `Unsupported`.
@@ -138,8 +138,8 @@ impl RunningOutput {
         self.run.update_descriptor(&mut self.descriptor)
     }
 
-    /// Returns the descriptor of [`wait_descriptor`](Self::wait_descriptor) without a timer, and the time at which the next
-    /// call is due in any case. For event loops with timers of their own: one descriptor less for each run.
+    /// Returns the descriptor of [`wait_descriptor`](Self::wait_descriptor) without a timer, and the time at which the
+    /// next call is due in any case. For event loops with timers of their own: one descriptor less for each run.
     ///
     /// # Errors
     /// As for [`wait_descriptor`](Self::wait_descriptor).
@@ -147,8 +147,8 @@ impl RunningOutput {
         self.run.register_descriptor(&mut self.descriptor)
     }
 
-    /// Sets the descriptor of [`wait_descriptor`](Self::wait_descriptor), which was made before the start: so no wait fails
-    /// for want of one.
+    /// Sets the descriptor of [`wait_descriptor`](Self::wait_descriptor), which was made before the start: so no wait
+    /// fails for want of one.
     #[doc(hidden)]
     #[must_use]
     pub fn with_wait_descriptor(self, made: WaitDescriptor) -> RunningOutput {

@@ -1,5 +1,5 @@
-//! Starts, stops and ends of processes as spans and events of `tracing`: feature `tracing`. Without the feature, none of
-//! this has a cost.
+//! Starts, stops and ends of processes as spans and events of `tracing`: feature `tracing`. Without the feature, none
+//! of this has a cost.
 //!
 //! Each process has a span `process`, from its start until its handle is dropped. The events are inside the span.
 //! Arguments and environment variables are never recorded: they may be secret.
@@ -99,7 +99,8 @@ mod on {
             }
         }
 
-        /// Records the drop of a handle. If its process has ended and nothing has waited for it, records that end instead.
+        /// Records the drop of a handle. If its process has ended and nothing has waited for it, records that end
+        /// instead.
         pub(crate) fn dropped(&self, child: &ChildHandle) {
             for process in &self.0 {
                 match child.try_wait() {
@@ -142,7 +143,8 @@ mod off {
     use crate::outcome::Outcome;
     use crate::output::Output;
 
-    /// A stand-in that records nothing. Callers clone and create it like the real one, so it is neither `Copy` nor a unit.
+    /// A stand-in that records nothing. Callers clone and create it like the real one, so it is neither `Copy` nor a
+    /// unit.
     #[derive(Debug, Clone, Default)]
     pub(crate) struct Trace(());
 

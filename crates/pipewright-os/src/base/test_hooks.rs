@@ -63,6 +63,31 @@ pub const fn slowness() -> u32 {
     1
 }
 
+/// Begins each verb that waits: if a test asks for it (`PIPEWRIGHT_FORCE=async`), the verb returns the result of its
+/// `_async` counterpart, on a runtime of its own, on the caller's thread alone. So one suite holds both to the same
+/// promises, and no test is written twice. Not a function, since the verb itself has to return. Inside a runtime, where
+/// a second one would be an error, and without room for one, the verb does its usual work.
+///
+/// With a channel's core before the counterpart, the registrations of that core end with the runtime.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! run_async_for_test {
+    ($counterpart:expr) => {
+        #[cfg(all(pipewright_test_hooks, feature = "tokio"))]
+        if let Some(runtime) = $crate::base::test_hooks::runtime() {
+            return runtime.block_on($counterpart);
+        }
+    };
+    ($core:ident, $counterpart:expr) => {
+        #[cfg(all(pipewright_test_hooks, feature = "tokio"))]
+        if let Some(runtime) = $crate::base::test_hooks::runtime() {
+            let done = runtime.block_on($counterpart);
+            $core.watch = Default::default();
+            return done;
+        }
+    };
+}
+
 #[cfg(all(pipewright_test_hooks, feature = "tokio"))]
 pub use hooks::runtime;
 #[cfg(pipewright_test_hooks)]

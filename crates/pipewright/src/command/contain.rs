@@ -1,19 +1,20 @@
-//! The processes that a command's run holds, limits and stops, and those that end with this process or live on.
+//! The processes that a command's run holds, limits and stops, and those that end with this process or live on; a slot
+//! that holds the tree of one command after another.
 
 use std::sync::Arc;
 
-use pipewright_os::process::child::ChildHandle;
+use pipewright_os::process::child::{ChildHandle, Containment};
 use pipewright_os::process::limits::TreeLimits;
-use pipewright_os::process::start::{Group, parent_exit};
+use pipewright_os::process::start::{self, Group, parent_exit};
 
 use super::aside::StartAside;
 use super::stdio::Choice;
 use super::{Command, Stdio, StdioDefault, StdioDefaults};
-use crate::error::Error;
+use crate::error::{Error, could_not_create_slot};
 use crate::process_handle::ProcessHandle;
+use crate::reaper;
 use crate::run::on_demand::{self, HoldTree};
 use crate::run::{OpenForeground, Started};
-use crate::tree_slot::TreeSlot;
 
 /// The processes that a stop of a child reaches, for [`Command::contain`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -47,9 +48,9 @@ impl Command {
     ///
     /// With [`Contain::Tree`], processes that outlive the child are killed and counted (see
     /// [`leftovers_killed`](crate::Captured::leftovers_killed)). Verbs that run the command to its end kill them before
-    /// they return. A [`Child`](crate::Child) kills them when it is dropped, not when `wait` returns. A tree whose handle is
-    /// not dropped when this process ends lives on, unless [`kill_on_parent_exit`](Self::kill_on_parent_exit) is set.
-    /// [`Child::containment`](crate::Child::containment) returns the mechanism that was used.
+    /// they return. A [`Child`](crate::Child) kills them when it is dropped, not when `wait` returns. A tree whose
+    /// handle is not dropped when this process ends lives on, unless [`kill_on_parent_exit`](Self::kill_on_parent_exit)
+    /// is set. [`Child::containment`](crate::Child::containment) returns the mechanism that was used.
     ///
     /// # Platform
     /// Linux, for a tree, the first of these that works:
@@ -88,9 +89,9 @@ impl Command {
     }
 
     /// Holds the child's tree in the slot, as [`Contain::Tree`] and [`Scope::Tree`] do, at a fraction of the cost: see
-    /// [`TreeSlot`]. Processes that outlive the child are killed and counted. With [`limits`](Self::limits), the slot also keeps
-    /// what holds the limits for its next command, unless that command could tell: making it takes longer than the start
-    /// itself.
+    /// [`TreeSlot`]. Processes that outlive the child are killed and counted. With [`limits`](Self::limits), the slot
+    /// also keeps what holds the limits for its next command, unless that command could tell: making it takes longer
+    /// than the start itself.
     ///
     /// # Platform
     /// Linux: a command in a slot cannot have [`contain`](Self::contain), [`detached`](Self::detached),
@@ -194,12 +195,12 @@ pub(super) struct LimitedTree {
 impl Command {
     /// Limits the resources of everything that the command starts, all processes together, and measures what they use.
     ///
-    /// Includes [`Contain::Tree`](crate::Contain::Tree): processes that outlive the child are killed. A process of the tree
-    /// that the kernel kills for lack of memory makes the run end as
-    /// [`Outcome::OutOfMemory`](crate::Outcome::OutOfMemory), also if it was a descendant and the command itself exited with
-    /// code 0. [`Captured::limits`](crate::Captured::limits) has the limits in force, and
-    /// [`Captured::tree_usage`](crate::Captured::tree_usage) the resources that were used. `docs/limits.md` in the repository says which
-    /// limits can be had where.
+    /// Includes [`Contain::Tree`](crate::Contain::Tree): processes that outlive the child are killed. A process of the
+    /// tree that the kernel kills for lack of memory makes the run end as
+    /// [`Outcome::OutOfMemory`](crate::Outcome::OutOfMemory), also if it was a descendant and the command itself exited
+    /// with code 0. [`Captured::limits`](crate::Captured::limits) has the limits in force, and
+    /// [`Captured::tree_usage`](crate::Captured::tree_usage) the resources that were used. `docs/limits.md` in the
+    /// repository says which limits can be had where.
     ///
     /// # Platform
     /// Linux, for each limit the first of these that has its controller:
@@ -215,9 +216,9 @@ impl Command {
     /// macOS: none can be held. Windows: the limits of the job; Wine holds none of them.
     ///
     /// # Errors
-    /// The start fails with [`ErrorKind::LimitUnavailable`](crate::ErrorKind::LimitUnavailable), which names the limit, the
-    /// reason and a remedy, if a limit cannot be held here and [`best_effort`](crate::Limits::best_effort) is not set; and
-    /// with [`InvalidInput`](crate::ErrorKind::InvalidInput) for a limit of 0.
+    /// The start fails with [`ErrorKind::LimitUnavailable`](crate::ErrorKind::LimitUnavailable), which names the limit,
+    /// the reason and a remedy, if a limit cannot be held here and [`best_effort`](crate::Limits::best_effort) is not
+    /// set; and with [`InvalidInput`](crate::ErrorKind::InvalidInput) for a limit of 0.
     ///
     /// ```
     /// use pipewright::{Command, ErrorKind, Limits, Outcome};
@@ -287,13 +288,13 @@ impl Command {
 
     /// Makes the child the terminal's foreground job while it runs, as a shell does.
     ///
-    /// A child with its own group ([`own_group`](Self::own_group)) gets the terminal, and with it typed input,
-    /// Ctrl-C and Ctrl-Z. Waiting verbs and [`Child::wait`](crate::Child::wait) take the terminal back at the end.
-    /// While one of them waits, stopping the child (Ctrl-Z) also stops this process, and continuing this process
-    /// (`fg`, `bg`) continues the child, so the parent shell sees one job. If another job has the terminal, the child
-    /// gets it when this process is brought to the foreground. A member of a pipeline (stdout is no terminal) and a background job of a
-    /// script (stdin is `/dev/null`) share the terminal with others, from which the child does not take it. Without a terminal nothing
-    /// changes. [`start`](Self::start), [`start_and_forget`](Self::start_and_forget) and
+    /// A child with its own group ([`own_group`](Self::own_group)) gets the terminal, and with it typed input, Ctrl-C
+    /// and Ctrl-Z. Waiting verbs and [`Child::wait`](crate::Child::wait) take the terminal back at the end. While one
+    /// of them waits, stopping the child (Ctrl-Z) also stops this process, and continuing this process (`fg`, `bg`)
+    /// continues the child, so the parent shell sees one job. If another job has the terminal, the child gets it when
+    /// this process is brought to the foreground. A member of a pipeline (stdout is no terminal) and a background job
+    /// of a script (stdin is `/dev/null`) share the terminal with others, from which the child does not take it.
+    /// Without a terminal nothing changes. [`start`](Self::start), [`start_and_forget`](Self::start_and_forget) and
     /// [`exec`](Self::exec), which return no [`Child`](crate::Child) and do not wait, refuse this setting.
     ///
     /// # Platform
@@ -460,5 +461,99 @@ impl ProcessHandle {
     /// bytes, a reader), a timeout, a cancel token or [`foreground`](Command::foreground).
     pub fn start(command: &mut Command) -> Result<ProcessHandle, Error> {
         command.start()
+    }
+}
+
+/// A holder of process trees, for many commands one after another: see
+/// [`Command::contain_in`](crate::Command::contain_in).
+///
+/// [`Contain::Tree`](crate::Contain::Tree) makes what holds the tree for every command; on Linux that costs more than
+/// a short command. A slot makes it once. A batch that runs 8 commands at a time needs 8 slots.
+///
+/// The trees end with this process, as with [`Scope::Tree`](crate::Scope::Tree): however it ends, no process of a tree
+/// is left. Nothing of one command is left when the next one starts.
+///
+/// A slot is in use until the verb that ran the command has returned. For a [`Child`](crate::Child) or a
+/// [`ProcessHandle`](crate::ProcessHandle), it is in use until that is dropped. A clone is the same slot.
+///
+/// # Platform
+/// Linux: a supervisor and a second process that takes over if the first is killed, of a few pages each. They run as
+/// long as the slot. The supervisor starts the commands, at this process's request, and is their parent. So the
+/// commands get this process's environment, working directory and handles as they are at their start, but the file mode
+/// mask, the limits, the priority, the affinity, the namespaces, the cgroup, the session and the ignored signals as
+/// they were when the slot was made. If the users, the groups, the capabilities, `no_new_privs`, the mode of seccomp,
+/// the secure bits, the session keyring or the root directory of the calling thread differ, the next start makes new
+/// processes for the slot. A further seccomp filter, a Landlock domain or another label is not noticed: make a new
+/// slot. If one of the two processes is killed, the running command's tree is killed, and the next start makes new
+/// ones. A slot whose commands have [`limits`](crate::Command::limits) keeps up to 30 handles, if less than a quarter
+/// of their numbers are in use.
+///
+/// macOS: `Unsupported`.
+///
+/// Windows: a job object, which the commands are in from their start.
+///
+/// # Drop
+/// Ends the processes that hold the trees, and waits for them for at most 1 s. If a command runs in the slot, that
+/// happens when the command's handle is dropped. A fork of this process that has not called exec cannot use the slot,
+/// and its drop of the slot ends nothing.
+///
+/// ```
+/// use pipewright::{Command, TreeSlot};
+/// # if cfg!(not(target_os = "macos")) {
+/// let slot = TreeSlot::new()?;
+/// for _ in 0..3 {
+///     let capture = Command::new("sh")
+///         .args(["-c", "(sleep 600 > /dev/null 2>&1 &); echo started"])
+///         .contain_in(&slot)
+///         .capture()?;
+///     assert_eq!((capture.stdout.as_str(), capture.leftovers_killed), ("started\n", 1));
+/// }
+/// # }
+/// # Ok::<(), pipewright::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct TreeSlot(start::TreeSlot);
+
+impl TreeSlot {
+    /// Makes a slot.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorKind::Unsupported): this machine cannot end a tree with this process, as for
+    /// [`Scope::Tree`](crate::Scope::Tree). [`Limit`](crate::ErrorKind::Limit): there is no room for another process or
+    /// handle.
+    pub fn new() -> Result<TreeSlot, Error> {
+        start::TreeSlot::new(reaper::reap).map(TreeSlot).map_err(could_not_create_slot)
+    }
+
+    /// Returns true if another command can start in the slot. False: it is in use, or a process of its last command
+    /// does not end, such as one that is stuck in the kernel, or that has become another user's. Never waits.
+    ///
+    /// ```
+    /// use pipewright::{Command, TreeSlot};
+    /// # if cfg!(not(target_os = "macos")) {
+    /// let slot = TreeSlot::new()?;
+    /// let child = Command::new("sleep").arg("600").contain_in(&slot).spawn()?;
+    /// assert!(!slot.is_free());
+    /// child.kill()?;
+    /// child.wait()?;
+    /// drop(child);
+    /// # while !slot.is_free() { std::thread::yield_now() }
+    /// assert!(slot.is_free());
+    /// # }
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.0.is_free()
+    }
+
+    /// Returns the mechanism that contains the commands.
+    #[must_use]
+    pub fn containment(&self) -> Containment {
+        self.0.containment()
+    }
+
+    pub(crate) fn as_os(&self) -> &start::TreeSlot {
+        &self.0
     }
 }

@@ -2,16 +2,14 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `stdio.rs` | the streams of the child |
-//! | `contain.rs` | the setters that hold a tree, limit it and end it with this process; children that are detached or killed on drop |
+//! | `stdio.rs` | the streams of the child, or a terminal of its own |
+//! | `contain.rs` | the setters that hold a tree, limit it and end it with this process; children that are detached or killed on drop; a slot for the trees of many commands |
 //! | `start.rs`, `task.rs` | the verbs, on a thread and for tasks; the start, which may not wait for the answer of a slot |
 //! | `aside.rs` | a start on a thread of its own, which waits for a file or a directory |
-//! | `pty.rs` | a terminal of its own for the child |
 //! | `stage.rs` | a command as a stage of a pipeline |
 
 mod aside;
 mod contain;
-mod pty;
 mod stage;
 mod start;
 mod stdio;
@@ -32,16 +30,14 @@ use pipewright_os::process::std_process::{
     CommandOptions, ParentStream, Stdio as StdStdio, apply_to_std, push_arg,
 };
 
-use crate::rules::Linger;
+use crate::run::Linger;
 use crate::run::on_demand::HoldTree;
 use crate::run::{RunSettings, option_setters};
-use crate::tree_slot::TreeSlot;
 use contain::{Lifetime, LimitedTree};
-use pty::PtySetting;
-use stdio::Choice;
+use stdio::{Choice, PtySetting};
 
 pub(crate) use aside::Aside;
-pub use contain::{Contain, Scope};
+pub use contain::{Contain, Scope, TreeSlot};
 pub(crate) use stage::{StageJob, StagePipes, StagePosition, StageStderr};
 pub(crate) use start::{
     BegunChild, CAPTURED, INHERITED, STDERR_TEED, StartingChild, StdioDefault, StdioDefaults,
@@ -590,16 +586,16 @@ impl Command {
         self
     }
 
-    /// Gives the child the default action of a signal that this process ignores. Children always have that of `PIPE`; other
-    /// signals that this process ignores stay ignored without this. Not for a command in a
+    /// Gives the child the default action of a signal that this process ignores. Children always have that of `PIPE`;
+    /// other signals that this process ignores stay ignored without this. Not for a command in a
     /// [slot](Self::contain_in).
     pub fn default_signal(&mut self, signal: Signal) -> &mut Command {
         self.unix.default_signals.push(signal);
         self
     }
 
-    /// Leaves `PIPE` ignored in the child if this process ignores it. Rust programs do so from the start, so this is for a tool
-    /// that knows what it was started with.
+    /// Leaves `PIPE` ignored in the child if this process ignores it. Rust programs do so from the start, so this is
+    /// for a tool that knows what it was started with.
     #[doc(hidden)]
     pub fn keep_ignored_pipe(&mut self) -> &mut Command {
         self.unix.keeps_ignored_pipe = true;

@@ -18,6 +18,7 @@ use pipewright_os::process::start::{
 use pipewright_os::process::status::ExitStatus;
 use pipewright_os::process::std_process::ParentStream;
 
+use super::TreeSlot;
 use super::stdio::{Choice, NamedFile};
 use super::{ChildEnv, Command, Scope, Stdio};
 use crate::child::Child;
@@ -29,14 +30,12 @@ use crate::input::Feed;
 use crate::lines::Lines;
 use crate::output::{Capture, Output, check_success, into_text};
 use crate::reaper;
-use crate::rules::Rules;
 use crate::run::{
-    Collect, Launched, OpenTee, OutputEnd, ParentEnds, Run, RunSettings, Started, TeeTarget,
+    Collect, Launched, OpenTee, OutputEnd, ParentEnds, Rules, Run, RunSettings, Started, TeeTarget,
     earlier, on_demand,
 };
 use crate::running_output::RunningOutput;
 use crate::trace::{self, Trace};
-use crate::tree_slot::TreeSlot;
 
 pub(crate) const INHERITED: StdioDefaults = StdioDefaults {
     stdin: StdioDefault::Inherit,
@@ -224,8 +223,8 @@ impl Command {
         self.start_steps().map(Events::new)
     }
 
-    /// Starts the command and returns its output, which the caller waits for in steps: see [`RunningOutput`]. The streams
-    /// are those of [`output`](Self::output).
+    /// Starts the command and returns its output, which the caller waits for in steps: see [`RunningOutput`]. The
+    /// streams are those of [`output`](Self::output).
     ///
     /// # Errors
     /// The command could not be started; none is running.

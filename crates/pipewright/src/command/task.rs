@@ -9,8 +9,7 @@ use crate::error::{Error, FailedOperation};
 use crate::events::AsyncEvents;
 use crate::lines::AsyncLines;
 use crate::output::{Capture, Output, check_success, check_tee};
-use crate::run::Collect;
-use crate::runtime::check_runtime;
+use crate::run::{Collect, check_runtime};
 
 /// Writes the `_async` verbs of a command and of a pipeline, which differ only in `finish_async` and their result
 /// types.

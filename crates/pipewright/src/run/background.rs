@@ -1,5 +1,5 @@
-//! Enforces the rules of runs while their callers do not wait, on one thread for all runs; and the place of a run's state
-//! meanwhile.
+//! Enforces the rules of runs while their callers do not wait, on one thread for all runs; and the place of a run's
+//! state meanwhile.
 //!
 //! The thread starts with the first such run and ends after a second without any.
 
@@ -13,10 +13,10 @@ use pipewright_os::base::service_thread;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 
+use super::options::Rules;
 use super::run::Children;
 use super::state::{NextLook, RunState};
 use super::stop::earlier;
-use crate::rules::Rules;
 
 /// The time that the idle thread waits before it ends.
 const IDLE: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ pub(crate) struct EnforcedRun {
     pub(crate) rules: Rules,
 }
 
-/// The functions that enforce rules in the background. Called through pointers: see [`on_demand`](crate::run::on_demand).
+/// The functions that enforce rules in the background. Called through pointers: see [`on_demand`](super::on_demand).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Enforcer {
     /// Starts the thread if it does not run.
@@ -168,8 +168,8 @@ impl EnforcedRun {
 
 /// The place of a run's state between two waits, such as a stop that one of the waits has begun.
 ///
-/// If the rules are enforced in the background, the background thread finds the state here. A wait takes it out, and enforces
-/// the rules itself.
+/// If the rules are enforced in the background, the background thread finds the state here. A wait takes it out, and
+/// enforces the rules itself.
 #[derive(Debug, Default)]
 pub(crate) struct StatePlace(Mutex<Inner>);
 

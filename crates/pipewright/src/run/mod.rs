@@ -1,9 +1,9 @@
 //! A run: waits for started children until they end, feeds them, reads from them, and stops them.
 //!
-//! A start creates a [`Run`] or, if the caller keeps the child, a [`SpawnedRun`]. Either owns the children, the settings and a
-//! state. The state is the same for every way to wait: [`RunState::before`](state::RunState::before) returns the events to wait
-//! for, and [`RunState::after`](state::RunState::after) handles the results. Between the two a thread blocks or a task is
-//! suspended.
+//! A start creates a [`Run`] or, if the caller keeps the child, a [`SpawnedRun`]. Either owns the children, the
+//! settings and a state. The state is the same for every way to wait: [`RunState::before`](state::RunState::before)
+//! returns the events to wait for, and [`RunState::after`](state::RunState::after) handles the results. Between the two
+//! a thread blocks or a task is suspended.
 //!
 //! | file | idea |
 //! |---|---|
@@ -13,14 +13,12 @@
 //! | `state.rs` | the state of a run, and one step of it |
 //! | `stop.rs` | the times and phases of stopping, killing and giving up the streams; the processes that a stop reaches |
 //! | `stream.rs` | one stream: read with a delay, kept, copied to a tee, given up |
-//! | `foreground.rs` | a child in the foreground of the terminal |
-//! | `process.rs` | several children of one run, and a handle to the processes of a run |
+//! | `process.rs` | several children of one run, a handle to them, a child in the foreground of the terminal |
 //! | `background.rs` | rules that are enforced while no caller waits, and the place of a run's state meanwhile |
-//! | `options.rs` | the options that commands and pipelines have in common, and their setters, stated once |
+//! | `options.rs` | the rules of a run, and the setters that commands and pipelines have in common |
 //! | `on_demand.rs` | code that only the programs that ask for it contain |
 
 mod background;
-mod foreground;
 pub(crate) mod on_demand;
 mod options;
 mod process;
@@ -33,17 +31,18 @@ mod stream;
 #[cfg(feature = "tokio")]
 mod task;
 
-pub(crate) use foreground::{ForegroundJob, OpenForeground};
-pub(crate) use options::{RunSettings, option_setters};
+pub use options::{Limit, Linger};
+pub(crate) use options::{Rules, RunSettings, option_setters};
 pub use process::{ChildEnd, RunHandle};
-pub(crate) use process::{Processes, deciding_stage};
+pub(crate) use process::{ForegroundJob, OpenForeground, Processes, deciding_stage};
+pub use run::Next;
 pub(crate) use run::{
     Children, Collect, Decide, HeldTerminal, Launched, OutputEnd, OwnedProcess, ParentEnds,
-    Resumed, Run, RunDescriptor, RunInfo, Started, TerminalEnds,
+    Resumed, Run, RunDescriptor, RunInfo, Started, TerminalEnds, poll_next_by,
 };
 pub(crate) use spawned::{SpawnedRun, StopRequest, spawned_verbs};
 pub(crate) use state::SLOTS;
 pub(crate) use stop::{StopTargets, earlier};
 pub(crate) use stream::{Chunk, OpenTee, OpenTeeWith, TeeTarget, open_tee_map, open_tee_with};
 #[cfg(feature = "tokio")]
-pub(crate) use task::RunFuture;
+pub(crate) use task::{RunFuture, check_runtime, check_runtime_to_wait, poll_within_budget};

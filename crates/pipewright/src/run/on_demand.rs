@@ -20,15 +20,16 @@
 //! `pty` opens its terminal through a pointer too, which is stored by its setter.
 //!
 //! A trait object does the same for input that is fed in the background (`FedInput`): about 2.8 kB, by difference, not
-//! measured alone; and for the closure of `Stdio::tee_with`. In `pipewright-os` a pointer does it for the thread that starts children which end with this process
-//! (`parent_exit`): 11 kB in addition to [`HOLD_TREE`], which its setter names as well.
+//! measured alone; and for the closure of `Stdio::tee_with`. In `pipewright-os` a pointer does it for the thread that
+//! starts children which end with this process (`parent_exit`): 11 kB in addition to [`HOLD_TREE`], which its setter
+//! names as well.
 
 use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::start::Contain;
 
 use super::background::{self, Enforcer};
-use super::foreground::{self, OpenForeground};
+use super::process::{self, OpenForeground};
 use super::run::{self, FinishStatus};
 use super::stream::{self, OpenTee, OpenTeeTo};
 use crate::reaper;
@@ -43,7 +44,7 @@ pub(crate) const ENFORCER: Enforcer = background::ENFORCER;
 pub(crate) const DRAIN: fn(PipeReader) = reaper::drain;
 
 /// Gives a child the terminal, and stops this process when the child is stopped.
-pub(crate) const OPEN_FOREGROUND: OpenForeground = foreground::open_foreground;
+pub(crate) const OPEN_FOREGROUND: OpenForeground = process::open_foreground;
 
 /// Kills a child and the descendants that a kill reaches, when its handle is dropped.
 pub(crate) const KILL_ON_DROP: fn(&ChildHandle) = run::kill;

@@ -1,14 +1,15 @@
-//! One owner of a run: its processes, their state, the settings, and the rule for the result. Below it what a start gives it: the
-//! owner of a child, which leaves no zombie and, if the tree is held, no process of the tree, and this process's ends of its
-//! streams.
+//! One owner of a run: its processes, their state, the settings, and the rule for the result. Below it what a start
+//! gives it: the owner of a child, which leaves no zombie and, if the tree is held, no process of the tree, and this
+//! process's ends of its streams.
 //!
-//! [`Run::step`] is the only way forward for a thread, [`Run::poll`] for a task (`task.rs`). The verbs that run a command to
-//! its end loop over them, those that hand out chunks call them once per chunk, and a set of runs waits for all of its members
-//! at once between [`RunState::before`] and [`RunState::after`].
+//! [`Run::step`] is the only way forward for a thread, [`Run::poll`] for a task (`task.rs`). The verbs that run a
+//! command to its end loop over them, those that hand out chunks call them once per chunk, and a set of runs waits for
+//! all of its members at once between [`RunState::before`] and [`RunState::after`].
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 use std::{fmt, io, mem, slice};
 
@@ -21,9 +22,8 @@ use pipewright_os::process::pty::{ChildTerminal, Pty};
 use pipewright_os::process::status::{Ended, ExitStatus};
 
 use super::background::{Enforcement, StatePlace};
-use super::foreground::ForegroundJob;
-use super::options::RunSettings;
-use super::process::RunHandle;
+use super::options::{Limit, OnExceed, Rules, RunSettings};
+use super::process::{ForegroundJob, RunHandle};
 use super::state::RunState;
 use super::stop::StopTargets;
 use super::stream::{Chunk, PanicPayload, Sink, TeeTarget};
@@ -32,13 +32,12 @@ use crate::input::{FedInput, Feed};
 use crate::outcome::{Outcome, Source};
 use crate::output::{Ending, Output, TAIL_BYTES, check_tee};
 use crate::reaper;
-use crate::rules::{Limit, OnExceed, Rules};
 use crate::trace::Trace;
 
 /// A run whose children have been started.
 ///
-/// Nothing happens between two calls: a child that writes too fast blocks, and the next step carries out a stop that is due,
-/// unless the rules are [enforced in the background](Run::enforced).
+/// Nothing happens between two calls: a child that writes too fast blocks, and the next step carries out a stop that is
+/// due, unless the rules are [enforced in the background](Run::enforced).
 ///
 /// # Drop
 /// Closes the streams. Children that still run go to the reaper, or are killed if `kill_on_drop` is set.
@@ -145,8 +144,8 @@ impl Run {
         Run { stdin, ..self }
     }
 
-    /// Enforces the rules in the background between two calls, if the settings say so. A verb that runs to the end without
-    /// returning to the caller does not need it.
+    /// Enforces the rules in the background between two calls, if the settings say so. A verb that runs to the end
+    /// without returning to the caller does not need it.
     pub(crate) fn enforced(mut self) -> Run {
         self.state.share(&self.settings, &self.processes);
         self
@@ -173,8 +172,8 @@ impl Run {
         self.ending().unwrap_or_else(|| Err(self.already_reported()))
     }
 
-    /// Waits once, but no longer than `until`. Returns false if there was nothing left to wait for. After an error no child is
-    /// left.
+    /// Waits once, but no longer than `until`. Returns false if there was nothing left to wait for. After an error no
+    /// child is left.
     pub(crate) fn step(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         run_async_for_test!(self.step_async(until));
         self.step_here(until)
@@ -205,7 +204,8 @@ impl Run {
         stepped.map_err(|(doing, source)| Error::cannot(&self.program, doing, source))
     }
 
-    /// Calls `act` with the state, which is taken back from the enforcement in the background meanwhile. `None` after the end.
+    /// Calls `act` with the state, which is taken back from the enforcement in the background meanwhile. `None` after
+    /// the end.
     pub(super) fn with<T>(&mut self, act: impl FnOnce(Resumed<'_>) -> T) -> Option<T> {
         let done = self.resume().map(act);
         self.suspend();
@@ -224,8 +224,8 @@ impl Run {
         self.state.suspend();
     }
 
-    /// Ends the run, and returns the result without the program's name. `None` unless everything has ended, and for the second
-    /// call.
+    /// Ends the run, and returns the result without the program's name. `None` unless everything has ended, and for the
+    /// second call.
     fn conclude(&mut self) -> Option<Result<Output, OperationError>> {
         if self.phase != Phase::Ended {
             return None;
@@ -279,8 +279,8 @@ impl Run {
         }
     }
 
-    /// Kills the children and the descendants that a kill reaches, unless the run has ended. Does not wait for them, which
-    /// would block a task. Does nothing in a fork of the process that has started them.
+    /// Kills the children and the descendants that a kill reaches, unless the run has ended. Does not wait for them,
+    /// which would block a task. Does nothing in a fork of the process that has started them.
     pub(super) fn kill(&mut self) {
         if self.processes.made_in().is_current() && self.state.is_some() {
             // Ignored: a child that has changed its user cannot be killed.
@@ -689,8 +689,8 @@ pub(crate) struct TerminalEnds {
 pub(crate) struct HeldTerminal {
     /// This process's side: the terminal would hang up without it, even if nobody reads any more.
     pub(crate) pty: Option<Pty>,
-    /// The child's side: the output cannot end before the child does. A child that closes the terminal, and opens it again
-    /// (`/dev/tty`), would otherwise be lost in between.
+    /// The child's side: the output cannot end before the child does. A child that closes the terminal, and opens it
+    /// again (`/dev/tty`), would otherwise be lost in between.
     pub(crate) child_end: Option<ChildTerminal>,
 }
 
@@ -752,7 +752,7 @@ impl OwnedProcess {
     }
 
     /// Waits for the end with one system call less: no other thread can use this handle.
-    pub(crate) fn wait_exclusive(&mut self) -> io::Result<Ended> {
+    fn wait_exclusive(&mut self) -> io::Result<Ended> {
         let ended = self.child.wait_exclusive()?;
         self.trace.ended(ended.status);
         Ok(ended)
@@ -839,5 +839,67 @@ impl Children for OwnedProcess {
 
     fn status(&self) -> io::Result<ExitStatus> {
         Ok(self.wait()?.status)
+    }
+}
+
+/// The result of a wait with a limit: an item, nothing yet, or the end.
+///
+/// ```
+/// use pipewright::{Command, Next};
+/// use std::time::Duration;
+///
+/// let mut lines = Command::new("sh").args(["-c", "sleep 0.1; echo done"]).lines()?;
+/// let mut ticks = 0;
+/// loop {
+///     match lines.next_within(Duration::from_millis(10)) {
+///         Next::Item(line) => assert_eq!(line?.text, "done"),
+///         Next::Pending => ticks += 1, // Draw something, then wait again.
+///         Next::Done => break,
+///     }
+/// }
+/// assert!(ticks > 0);
+/// # Ok::<(), pipewright::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next<T> {
+    /// The next item.
+    Item(T),
+    /// The limit passed without an item.
+    Pending,
+    /// The end: no items are left.
+    Done,
+}
+
+impl<T> Next<T> {
+    /// Returns the item, or `None` if there is none yet or none is left.
+    #[must_use]
+    pub fn item(self) -> Option<T> {
+        match self {
+            Next::Item(item) => Some(item),
+            Next::Pending | Next::Done => None,
+        }
+    }
+}
+
+/// Polls for the next item of a run, but no longer than `until`: takes what is there, and otherwise steps.
+pub(crate) fn poll_next_by<S, T>(
+    stream: &mut S,
+    until: Option<Instant>,
+    mut take: impl FnMut(&mut S) -> Option<Result<T, Error>>,
+    mut step: impl FnMut(&mut S) -> Poll<Result<bool, Error>>,
+) -> Poll<Next<Result<T, Error>>> {
+    let mut limit_passed = false;
+    loop {
+        if let Some(item) = take(stream) {
+            return Poll::Ready(Next::Item(item));
+        }
+        if limit_passed {
+            return Poll::Ready(Next::Pending);
+        }
+        match ready!(step(stream)) {
+            Ok(true) => limit_passed = until.is_some_and(|until| Instant::now() >= until),
+            Ok(false) => return Poll::Ready(Next::Done),
+            Err(error) => return Poll::Ready(Next::Item(Err(error))),
+        }
     }
 }

@@ -13,17 +13,16 @@ use pipewright_os::process::pty::{ChildTerminal, Pty};
 use pipewright_os::process::status::ExitStatus;
 
 use super::background::{Enforcement, StatePlace};
-use super::foreground::ForegroundJob;
-use super::options::RunSettings;
+use super::options::{Rules, RunSettings};
+use super::process::ForegroundJob;
 use super::run::{Children, Collect, HeldTerminal, OutputEnd, ParentEnds, Run, RunInfo, streams};
 use super::state::RunState;
 use super::stop::StopTargets;
 use super::stream::TeeTarget;
+#[cfg(feature = "tokio")]
+use super::task::check_runtime_to_wait;
 use crate::error::{Error, OperationError};
 use crate::input::Input;
-use crate::rules::Rules;
-#[cfg(feature = "tokio")]
-use crate::runtime::check_runtime_to_wait;
 
 /// The common part of a [`Child`](crate::Child) and a [`PipelineChild`](crate::PipelineChild).
 #[derive(Debug)]
@@ -134,8 +133,8 @@ impl<P: Children + 'static> SpawnedRun<P> {
         self.end().map(Some)
     }
 
-    /// Closes a piped stdin that the caller has not taken, and waits until the children have ended, but no longer than `until`.
-    /// `None` if they still run. An error does not affect them.
+    /// Closes a piped stdin that the caller has not taken, and waits until the children have ended, but no longer than
+    /// `until`. `None` if they still run. An error does not affect them.
     pub(crate) fn wait_until(
         &self,
         stdin: Option<&PipeWriter>,
@@ -263,7 +262,8 @@ impl<P: Children + 'static> SpawnedRun<P> {
         Error::cannot(&self.program, doing, error)
     }
 
-    /// Returns the error of a wait without a limit that ended before the children did. Cannot happen; not worth a panic.
+    /// Returns the error of a wait without a limit that ended before the children did. Cannot happen; not worth a
+    /// panic.
     pub(crate) fn no_end(&self) -> Error {
         self.cannot("wait for", io::ErrorKind::TimedOut.into())
     }
@@ -414,30 +414,31 @@ impl ActiveWait<'_> {
     }
 }
 
-/// Writes the waits of a [`Child`](crate::Child) and of a [`PipelineChild`](crate::PipelineChild), for a type that has the fields
-/// `run` and `stdin`.
+/// Writes the waits of a [`Child`](crate::Child) and of a [`PipelineChild`](crate::PipelineChild), for a type that has
+/// the fields `run` and `stdin`.
 macro_rules! spawned_verbs {
     ($child:ty) => {
         /// Waits and stops, which several threads may call at once.
         impl $child {
-            /// Waits until the child, or every stage of a pipeline, has ended. First closes a piped stdin, if it was not taken,
-            /// so that a child that reads to the end of its input ends. Of a pipeline, returns its
+            /// Waits until the child, or every stage of a pipeline, has ended. First closes a piped stdin, if it was
+            /// not taken, so that a child that reads to the end of its input ends. Of a pipeline, returns its
             /// [status](crate::Pipeline#status).
             ///
             /// The timeouts and the cancel token of the command or the pipeline apply. Piped streams are not read: use
             /// [`wait_with_output`](Self::wait_with_output) for a child that may fill them.
             ///
             /// # Errors
-            /// A status is lost ([`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost)), or the wait itself failed, which
-            /// does not affect the processes. If a [`Stdio::reader`](crate::Stdio::reader) that feeds stdin failed, they were
-            /// killed, and this returns the reader's error.
+            /// A status is lost ([`ErrorKind::StatusLost`](crate::ErrorKind::StatusLost)), or the wait itself failed,
+            /// which does not affect the processes. If a [`Stdio::reader`](crate::Stdio::reader) that feeds stdin
+            /// failed, they were killed, and this returns the reader's error.
             pub fn wait(&self) -> Result<$crate::ExitStatus, $crate::Error> {
                 run_async_for_test!(self.wait_async());
                 let waited = self.run.wait_until(self.stdin.as_ref(), None)?;
                 waited.ok_or_else(|| self.run.no_end())
             }
 
-            /// Returns the exit status, or `None` while the child, or a stage, runs. Never blocks, and enforces no timeout.
+            /// Returns the exit status, or `None` while the child, or a stage, runs. Never blocks, and enforces no
+            /// timeout.
             ///
             /// # Errors
             /// Those of [`wait`](Self::wait).
@@ -445,9 +446,9 @@ macro_rules! spawned_verbs {
                 self.run.try_wait()
             }
 
-            /// Waits until the child, or every stage, has ended, for at most `limit`. Returns `None` if one is still running
-            /// then; it keeps running. Otherwise like [`wait`](Self::wait): a piped stdin is closed first, and the timeouts
-            /// and the cancel token apply meanwhile.
+            /// Waits until the child, or every stage, has ended, for at most `limit`. Returns `None` if one is still
+            /// running then; it keeps running. Otherwise like [`wait`](Self::wait): a piped stdin is closed first, and
+            /// the timeouts and the cancel token apply meanwhile.
             ///
             /// # Errors
             /// Those of [`wait`](Self::wait).
@@ -477,15 +478,15 @@ macro_rules! spawned_verbs {
             }
 
             /// Stops the child, or every stage, as a timeout does, and waits for the end. Sends the
-            /// [`stop_signal`](crate::Command::stop_signal) to every process that [`kill`](Self::kill) would kill, the last
-            /// stage first, and after the [`kill_grace`](crate::Command::kill_grace) kills those that remain. If all have
-            /// already ended, that is not an error, and nothing is signalled.
+            /// [`stop_signal`](crate::Command::stop_signal) to every process that [`kill`](Self::kill) would kill, the
+            /// last stage first, and after the [`kill_grace`](crate::Command::kill_grace) kills those that remain. If
+            /// all have already ended, that is not an error, and nothing is signalled.
             ///
             /// Meanwhile, piped streams are not read and stdin is not closed.
             ///
             /// # Platform
-            /// Windows: a child that cannot receive a stop signal (see [`own_group`](crate::Command::own_group)) is killed
-            /// at once.
+            /// Windows: a child that cannot receive a stop signal (see [`own_group`](crate::Command::own_group)) is
+            /// killed at once.
             ///
             /// # Errors
             /// Those of [`wait`](Self::wait) and [`kill`](Self::kill).
@@ -502,8 +503,8 @@ macro_rules! spawned_verbs {
                 self.run.stop(self.run.stop_request())
             }
 
-            /// Like [`stop`](Self::stop), with this signal and grace instead of those that were set. A zero grace kills at
-            /// once.
+            /// Like [`stop`](Self::stop), with this signal and grace instead of those that were set. A zero grace kills
+            /// at once.
             ///
             /// # Errors
             /// Those of [`stop`](Self::stop).
@@ -516,19 +517,19 @@ macro_rules! spawned_verbs {
                 self.run.stop($crate::run::StopRequest { signal, grace })
             }
 
-            /// Kills the child, or every stage, the process groups that they lead, and the descendants that can be found. One
-            /// that has already ended is not an error. It still has to be waited for, or dropped.
+            /// Kills the child, or every stage, the process groups that they lead, and the descendants that can be
+            /// found. One that has already ended is not an error. It still has to be waited for, or dropped.
             ///
             /// # Errors
-            /// A child changed its user, so this process may not signal it. Or there was no room to find all descendants
-            /// ([`ErrorKind::Limit`](crate::ErrorKind::Limit)). The others are killed.
+            /// A child changed its user, so this process may not signal it. Or there was no room to find all
+            /// descendants ([`ErrorKind::Limit`](crate::ErrorKind::Limit)). The others are killed.
             #[doc(alias = "terminate")]
             pub fn kill(&self) -> Result<(), $crate::Error> {
                 self.run.kill()
             }
 
-            /// Sends a signal to the child, or to every stage, the last one first, and to nothing else. Returns `false` if all
-            /// have already ended.
+            /// Sends a signal to the child, or to every stage, the last one first, and to nothing else. Returns `false`
+            /// if all have already ended.
             ///
             /// A later process with the same pid never gets the signal.
             ///

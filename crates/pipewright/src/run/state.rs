@@ -19,7 +19,8 @@ use pipewright_os::process::pty;
 use pipewright_os::process::start::StartsUnderWay;
 use pipewright_os::process::status::Ended;
 
-use super::foreground::POLL_INTERVAL;
+use super::options::Rules;
+use super::process::POLL_INTERVAL;
 use super::run::{HeldTerminal, RunInfo, Streams};
 use super::stop::{Due, StopPolicy, StopTargets, earlier};
 use super::stream::{
@@ -30,7 +31,6 @@ use crate::error::OperationError;
 use crate::input::Feed;
 use crate::outcome::{Exceeded, Outcome, Source};
 use crate::output::Output;
-use crate::rules::Rules;
 
 const STDOUT: usize = 0;
 const STDERR: usize = 1;
@@ -126,7 +126,8 @@ impl RunState {
         self
     }
 
-    /// Waits once, but no longer than `until`, and handles the results. Returns false if there was nothing left to wait for.
+    /// Waits once, but no longer than `until`, and handles the results. Returns false if there was nothing left to wait
+    /// for.
     pub(crate) fn step_until(
         &mut self,
         until: Option<Instant>,
@@ -649,8 +650,8 @@ impl RunState {
         }
     }
 
-    /// Moves the kept bytes of a stream into an empty buffer, whose memory is used for the next ones. Does nothing while a
-    /// read has them, or if a limit decides which of them are kept.
+    /// Moves the kept bytes of a stream into an empty buffer, whose memory is used for the next ones. Does nothing
+    /// while a read has them, or if a limit decides which of them are kept.
     pub(crate) fn take_so_far(&mut self, source: Source, buffer: &mut Vec<u8>) {
         let index = source as usize;
         if let (Slot::Off, Some(sink)) = (&self.slots[index], &mut self.streams[index].sink) {
@@ -825,8 +826,8 @@ impl RunState {
         }
     }
 
-    /// Waits until there is nothing left to wait for, but no longer than `until`. Returns false if there is more to wait
-    /// for. An error does not affect the children.
+    /// Waits until there is nothing left to wait for, but no longer than `until`. Returns false if there is more to
+    /// wait for. An error does not affect the children.
     pub(crate) async fn run_until(
         &mut self,
         until: Option<Instant>,

@@ -1,5 +1,6 @@
-//! The times and phases of stopping and killing the children and of giving up their streams. No system call.
-//! The processes that a stop reaches are the held tree, or each child, the group that it leads, and the descendants that can be found.
+//! The times and phases of stopping and killing the children and of giving up their streams. No system call. The
+//! processes that a stop reaches are the held tree, or each child, the group that it leads, and the descendants that
+//! can be found.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -10,31 +11,32 @@ use pipewright_os::process::child::{ChildHandle, Containment};
 use pipewright_os::process::member::Member;
 use pipewright_os::process::tree::{CAN_STOP, Descendants};
 
+use super::options::{Linger, Rules};
 use crate::outcome::Outcome;
-use crate::rules::{Linger, Rules};
 
 /// The linger rule after a kill. No new output is written then: output in flight arrives within this time, or a process
 /// out of reach holds the stream.
 const AFTER_KILL: Linger =
     Linger::Settle { quiet: Duration::from_millis(10), cap: Duration::from_millis(40) };
 
-/// The time after which a stream that seems to be held is looked at again: a child that other code of this process is starting has
-/// a copy of it until its exec.
+/// The time after which a stream that seems to be held is looked at again: a child that other code of this process is
+/// starting has a copy of it until its exec.
 const SECOND_LOOK: Duration = Duration::from_millis(1);
 
-/// All the time for such looks while a start of ours is under way: one can hang, and then the stream is held. A start of a tree can
-/// take more than a second on a machine with ten busy processes a processor.
+/// All the time for such looks while a start of ours is under way: one can hang, and then the stream is held. A start
+/// of a tree can take more than a second on a machine with ten busy processes a processor.
 const LOOKS_CAP: Duration = Duration::from_secs(5);
 
-/// The time for which the reader of a tee may take nothing, once the run is to end, and all the time that it has. Then the
-/// unwritten bytes are given up.
+/// The time for which the reader of a tee may take nothing, once the run is to end, and all the time that it has. Then
+/// the unwritten bytes are given up.
 const TEE_QUIET: Duration = Duration::from_millis(250);
 const TEE_CAP: Duration = Duration::from_secs(5);
 
 /// The linger rule after a kill while a tee has unwritten bytes.
 const AFTER_KILL_TEE_BLOCKED: Linger = Linger::Settle { quiet: TEE_QUIET, cap: TEE_CAP };
 
-/// The rule for a terminal that closes after the end: its last frame comes with the close, however long it is silent before.
+/// The rule for a terminal that closes after the end: its last frame comes with the close, however long it is silent
+/// before.
 const TERMINAL_CLOSES: Linger =
     Linger::Settle { quiet: Duration::from_secs(2), cap: Duration::from_secs(2) };
 
@@ -56,7 +58,7 @@ pub(super) struct StopPolicy {
     linger: Linger,
     phase: StopPhase,
     ended_at: Option<Instant>,
-    /// The time at which streams that are open after the end are given up.
+    /// The time at which streams that are open after the end are given up: the deadline, or a stop after the end.
     give_up_at: Option<Instant>,
     /// The time at which no process that the stop reaches was left.
     all_gone_at: Option<Instant>,
@@ -147,8 +149,8 @@ impl StopPolicy {
         self.terminal_closes = true;
     }
 
-    /// Puts giving up the streams off for a moment, because a start may hold them. Returns false if it has been put off for as long
-    /// as it may.
+    /// Puts giving up the streams off for a moment, because a start may hold them. Returns false if it has been put off
+    /// for as long as it may.
     pub(super) fn look_again(&mut self, now: Instant) -> bool {
         let first = self.looks.map_or(now, |(first, _)| first);
         let next = now.checked_add(SECOND_LOOK).filter(|next| *next <= first + LOOKS_CAP);
@@ -164,6 +166,7 @@ impl StopPolicy {
     /// Records that this system does not have the stop signal. The kill then comes at once.
     pub(super) fn note_unsignalable(&mut self) {
         if let StopPhase::Stopping { kill_at, .. } = &mut self.phase {
+            // Any time that has passed: the kill is due at once.
             *kill_at = Some(self.last_output);
         }
     }
@@ -321,8 +324,8 @@ impl StopPolicy {
         end.map(|end| self.looks.map_or(end, |(_, next)| end.max(next)))
     }
 
-    /// Returns the time at which streams that are to be given up at that time are given up: later, while a tee passes on what
-    /// has been read.
+    /// Returns the time at which streams that are to be given up at that time are given up: later, while a tee passes
+    /// on what has been read.
     fn tee_ends(&self, at: Instant) -> Option<Instant> {
         if !self.tee_blocked {
             return Some(at);
@@ -362,8 +365,8 @@ pub(crate) struct StopTargets {
 }
 
 impl StopTargets {
-    /// Sends all processes a stop signal, and continues those that are stopped so that they receive it. Returns false if
-    /// the signal does not exist for any of the children, and nothing was sent.
+    /// Sends all processes a stop signal, and continues those that are stopped so that they receive it. Returns false
+    /// if the signal does not exist for any of the children, and nothing was sent.
     pub(crate) fn request_stop(&mut self, children: &[ChildHandle], signal: Signal) -> bool {
         // The search stops the processes: a child that is signalled while it forks would end, and its new child could
         // not be found any more.
@@ -380,10 +383,11 @@ impl StopTargets {
     /// Kills all processes.
     ///
     /// # Errors
-    /// A child may not be signalled because it has changed its user; or there was no room to find all descendants. The others
-    /// are killed.
+    /// A child may not be signalled because it has changed its user; or there was no room to find all descendants. The
+    /// others are killed.
     pub(crate) fn kill(&mut self, children: &[ChildHandle]) -> io::Result<()> {
-        // The error of an earlier search stays: its parent may have ended since, and then this search does not find it either.
+        // The error of an earlier search stays: its parent may have ended since, and then this search does not find it
+        // either.
         let mut is_held = false;
         for tree in children.iter().filter_map(ChildHandle::tree) {
             tree.kill();
@@ -399,8 +403,8 @@ impl StopTargets {
         result.and(self.take_missed(children).map_or(Ok(()), Err))
     }
 
-    /// Takes the error of a search that may have missed a descendant, which then got no signal. A held tree needs no search: it
-    /// is killed as a whole.
+    /// Takes the error of a search that may have missed a descendant, which then got no signal. A held tree needs no
+    /// search: it is killed as a whole.
     pub(crate) fn take_missed(&mut self, children: &[ChildHandle]) -> Option<io::Error> {
         let is_held = children.iter().any(|child| child.tree().is_some());
         self.descendants.take_error().filter(|_| !is_held)
@@ -426,8 +430,8 @@ impl StopTargets {
         }
     }
 
-    /// Kills all processes, and waits for the children for as long as a kill may take, or until that time. Survivors are left
-    /// to the reaper.
+    /// Kills all processes, and waits for the children for as long as a kill may take, or until that time. Survivors
+    /// are left to the reaper.
     #[cold]
     pub(crate) fn abandon(&mut self, children: &[ChildHandle], until: Option<Instant>) {
         // Ignored: the loop below finds the children that may not be killed, and does not wait for them.

@@ -1,4 +1,5 @@
-//! One of the child's streams: read with a delay, copied to a tee, kept as far as its limit says, and in the end given up.
+//! One of the child's streams: read with a delay, copied to a tee, kept as far as its limit says, and in the end given
+//! up.
 
 use std::any::Any;
 use std::io::{self, Write};
@@ -12,9 +13,9 @@ use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::wait::{FIRST_READ_BYTES, Slot};
 use pipewright_os::base::{memory, stdio};
 
+use super::options::{Limit, OnExceed};
 use crate::outcome::Source;
 use crate::output::TeeFailed;
-use crate::rules::{Limit, OnExceed};
 
 /// One of the child's streams.
 #[derive(Debug, Default)]
@@ -50,8 +51,8 @@ impl Stream {
         self.sink.as_ref().is_some_and(Sink::has_pending_tee)
     }
 
-    /// Closes this process's end if nobody wants the stream, as a direct reader of the child would have done. Returns true if
-    /// it was a terminal's: the other handles of that side have to go too, and the terminal hangs up.
+    /// Closes this process's end if nobody wants the stream, as a direct reader of the child would have done. Returns
+    /// true if it was a terminal's: the other handles of that side have to go too, and the terminal hangs up.
     pub(super) fn close_if_unwanted(&mut self) -> bool {
         let Some(sink) = &self.sink else { return false };
         let is_terminal = |pipe: &PipeReader| pipe.most_buffered_of_terminal().is_some();
@@ -97,8 +98,8 @@ impl Stream {
 /// The size from which a chunk of a terminal is not small: a quarter of what one read can return.
 const LARGE_TERMINAL_READ_BYTES: usize = 1 << 10;
 
-/// Returns true if the length of a read says nothing about the child: the read filled its buffer, or came from a terminal,
-/// where it returns a few KiB at most.
+/// Returns true if the length of a read says nothing about the child: the read filled its buffer, or came from a
+/// terminal, where it returns a few KiB at most.
 pub(super) fn is_full_read(pipe: &PipeReader, buffer: &Vec<u8>, count: usize) -> bool {
     buffer.len() == buffer.capacity()
         || (pipe.most_buffered_of_terminal().is_some() && count >= LARGE_TERMINAL_READ_BYTES)
@@ -276,8 +277,8 @@ impl Sink {
         self.tee.as_mut().and_then(|tee| tee.take_panic())
     }
 
-    /// Returns true if nobody wants the stream: the reader of its tee is gone, and nothing is kept. Of a terminal: whatever the
-    /// error of its tee is, as nobody sees what the child shows and asks.
+    /// Returns true if nobody wants the stream: the reader of its tee is gone, and nothing is kept. Of a terminal:
+    /// whatever the error of its tee is, as nobody sees what the child shows and asks.
     fn is_unwanted(&self, is_terminal: bool) -> bool {
         let only_counts = self.limit.is_some_and(|limit| limit.only_counts);
         let failed = self.tee.as_ref().and_then(|tee| tee.failed());
@@ -468,9 +469,9 @@ impl ReadCoalescer {
         ReadCoalescer { length: AT_START, until: Some(now + AT_START) }
     }
 
-    /// Records a chunk of this length. If it filled its buffer, its length says nothing about the child. (A limit of a few
-    /// bytes has a small buffer, and a delay after each chunk made a child that writes without pause a hundred times
-    /// slower.)
+    /// Records a chunk of this length. If it filled its buffer, its length says nothing about the child. (A limit of a
+    /// few bytes has a small buffer, and a delay after each chunk made a child that writes without pause a hundred
+    /// times slower.)
     pub(super) fn note(&mut self, bytes: usize, filled_buffer: bool, now: Instant) {
         if bytes < SMALL_BYTES && !filled_buffer {
             self.length = (self.length * 2).clamp(FIRST, LONGEST);
@@ -496,7 +497,8 @@ impl ReadCoalescer {
     }
 }
 
-// A tee copies a child's stream to one of this process's own, to a handle or to a closure, without blocking on a slow reader.
+// A tee copies a child's stream to one of this process's own, to a handle or to a closure, without blocking on a slow
+// reader.
 //
 // Bytes that the target does not accept at once are kept, and the child's stream is not read until they are written. So
 // memory stays bounded, back-pressure slows a child that writes too fast, and a timeout, a cancel or a kill takes
@@ -737,8 +739,8 @@ impl<F> fmt::Debug for MappedTee<F> {
     }
 }
 
-/// Opens the tee to a closure, for each run. A trait object, so that only programs with such a tee contain the code. The
-/// auto traits are those that `Command` and `Child` had without it.
+/// Opens the tee to a closure, for each run. A trait object, so that only programs with such a tee contain the code.
+/// The auto traits are those that `Command` and `Child` had without it.
 pub(crate) type OpenTeeWith =
     Arc<dyn Fn() -> Box<dyn Tee> + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
@@ -754,8 +756,8 @@ pub(crate) fn open_tee_with<F: FnMut(&[u8]) + Send + 'static>(closure: F) -> Ope
 /// A tee to a closure.
 struct ClosureTee<F> {
     closure: Arc<Mutex<F>>,
-    /// The payload of its panic, until the run's state allows it to continue. Unwinding at once would lose the chunk, and
-    /// the finished reads of other runs that were waited for together.
+    /// The payload of its panic, until the run's state allows it to continue. Unwinding at once would lose the chunk,
+    /// and the finished reads of other runs that were waited for together.
     panic: Option<PanicPayload>,
 }
 

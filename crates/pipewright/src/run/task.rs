@@ -1,22 +1,23 @@
-//! The same run for a task, which blocks no thread.
+//! A run for tasks: as a future, in a tokio runtime. Feature `tokio`.
 
+use std::ffi::OsStr;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use pipewright_os::base::signal::Signal;
-use pipewright_os::base::wait::Watch;
+use pipewright_os::base::wait::{self, Watch};
 use pipewright_os::process::child::ChildHandle;
+use tokio::task::coop;
 
 use super::run::{Phase, Resumed, Run};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::output::{Ending, Output};
-use crate::runtime::check_runtime_to_wait;
 
 impl Run {
-    /// Polls [`step`](Self::step). `Pending`, or the error of a missing runtime, leaves the state unchanged. After another error
-    /// the children are killed, and not waited for: that would block the task.
+    /// Polls [`step`](Self::step). `Pending`, or the error of a missing runtime, leaves the state unchanged. After
+    /// another error the children are killed, and not waited for: that would block the task.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -47,7 +48,7 @@ impl Run {
     }
 
     /// Steps to the end, and returns the result with the kept bytes of the streams.
-    pub(crate) fn poll_output(
+    fn poll_output(
         &mut self,
         cx: &mut Context<'_>,
         watch: &mut Watch,
@@ -68,8 +69,8 @@ impl Run {
         self.poll_output(cx, watch).map_ok(Output::without_streams)
     }
 
-    /// Runs to the end as [`finish`](Self::finish) does, without blocking the thread. Dropping the future leaves the children
-    /// running.
+    /// Runs to the end as [`finish`](Self::finish) does, without blocking the thread. Dropping the future leaves the
+    /// children running.
     pub(crate) async fn finish_async(&mut self) -> Result<Output, Error> {
         let mut watch = Watch::default();
         poll_fn(|cx| self.poll_output(cx, &mut watch)).await
@@ -129,4 +130,27 @@ impl Drop for RunFuture {
     fn drop(&mut self) {
         self.run.kill();
     }
+}
+
+/// Fails if no tokio runtime drives the call. Called before anything else is done.
+pub(crate) fn check_runtime(program: &OsStr, operation: FailedOperation) -> Result<(), Error> {
+    wait::check_runtime()
+        .map_err(|error| Error::new(program, operation, ErrorKind::Unsupported, Some(error)))
+}
+
+/// Fails if no tokio runtime drives a call that waits for a running child.
+pub(crate) fn check_runtime_to_wait(program: &OsStr) -> Result<(), Error> {
+    check_runtime(program, FailedOperation::Child("wait for"))
+}
+
+/// Polls within the task's budget, so that other tasks get their turn: a batch may have thousands of lines that are all
+/// ready at once.
+pub(crate) fn poll_within_budget<T>(
+    cx: &mut Context<'_>,
+    poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+) -> Poll<T> {
+    let turn = ready!(coop::poll_proceed(cx));
+    let value = ready!(poll(cx));
+    turn.made_progress();
+    Poll::Ready(value)
 }

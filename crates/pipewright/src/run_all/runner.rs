@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::wake::Wake;
 
-use super::queue::PushQueue;
-use super::run_set::RunSet;
+use super::run_set::{PushQueue, RunSet};
 use super::{Runnable, next_end};
 use crate::cancel::CancelToken;
 use crate::error::Error;
-use crate::next::Next;
 use crate::output::Capture;
+use crate::run::Next;
 
 /// Runs commands, some of them at once, and takes more while they run: for retries, dependency graphs and queues.
 ///
@@ -66,8 +65,8 @@ pub struct Runner<K> {
 pub struct RunnerWaker(Arc<Wake>);
 
 impl RunnerWaker {
-    /// Makes the runner's call of [`next_within`](Runner::next_within) return [`Next::Pending`]: the one that waits now, or
-    /// the next one that would wait. More calls before that have no further effect.
+    /// Makes the runner's call of [`next_within`](Runner::next_within) return [`Next::Pending`]: the one that waits
+    /// now, or the next one that would wait. More calls before that have no further effect.
     pub fn wake(&self) {
         self.0.raise();
     }
@@ -80,8 +79,8 @@ impl<K> Runner<K> {
         Runner { commands: PushQueue::new(concurrency), wake: None }
     }
 
-    /// Sets a token that cancels all commands, now and later. Once it is cancelled, the running commands are stopped, and
-    /// commands that are queued, or are pushed later, are never started. A cancel wakes [`next`](Iterator::next).
+    /// Sets a token that cancels all commands, now and later. Once it is cancelled, the running commands are stopped,
+    /// and commands that are queued, or are pushed later, are never started. A cancel wakes [`next`](Iterator::next).
     ///
     /// ```
     /// use pipewright::{CancelToken, Command, ErrorKind, Runner};
@@ -137,7 +136,8 @@ impl<K> Runner<K> {
         Ok(RunnerWaker(wake))
     }
 
-    /// Queues a command or a pipeline. [`next`](Iterator::next) starts it, in the order of the pushes, when there is room.
+    /// Queues a command or a pipeline. [`next`](Iterator::next) starts it, in the order of the pushes, when there is
+    /// room.
     ///
     /// End a chain of setters with [`owned`](crate::Command::owned).
     pub fn push(&mut self, key: K, command: impl Into<Runnable<'static>>) {
@@ -169,8 +169,8 @@ impl<K> Runner<K> {
         self.commands.queued()
     }
 
-    /// Returns the number of the process of a command with this key; of a pipeline, that of its first one. `None`: no such
-    /// command runs.
+    /// Returns the number of the process of a command with this key; of a pipeline, that of its first one. `None`: no
+    /// such command runs.
     ///
     /// ```
     /// use pipewright::{Command, Runner};
@@ -190,8 +190,8 @@ impl<K> Runner<K> {
     }
 
     /// Cancels every command of this key. A running one gets its stop signal, is killed after its
-    /// [grace](crate::Command::kill_grace), and ends with [`Outcome::Cancelled`](crate::Outcome::Cancelled). A queued one
-    /// is never started, and its result is [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    /// [grace](crate::Command::kill_grace), and ends with [`Outcome::Cancelled`](crate::Outcome::Cancelled). A queued
+    /// one is never started, and its result is [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     /// [`next`](Iterator::next) still returns their results. It also enforces the grace.
     ///
     /// Returns false if no command of this key is running or queued.
@@ -213,8 +213,8 @@ impl<K> Runner<K> {
         self.commands.cancel_queued();
     }
 
-    /// Waits until a command ends, but no longer than `limit`. Zero starts commands if there is room, reads the output that
-    /// is ready, and returns at once.
+    /// Waits until a command ends, but no longer than `limit`. Zero starts commands if there is room, reads the output
+    /// that is ready, and returns at once.
     ///
     /// Returns [`Next::Done`] if nothing is left, when [`next`](Iterator::next) would return `None`.
     #[doc(alias = "wait_timeout")]

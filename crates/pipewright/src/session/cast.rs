@@ -8,8 +8,9 @@ use pipewright_os::process::pty::PtySize;
 
 /// A recording of what a terminal shows, which `asciinema play` plays (feature `session`).
 ///
-/// A recording is a line of JSON about the terminal, then a line for each event: its time in seconds, its kind and its text. The
-/// format of [`new`](Self::new) is asciicast v2, which all versions of asciinema play; [`with_format`](Self::with_format) chooses.
+/// A recording is a line of JSON about the terminal, then a line for each event: its time in seconds, its kind and its
+/// text. The format of [`new`](Self::new) is asciicast v2, which all versions of asciinema play;
+/// [`with_format`](Self::with_format) chooses.
 ///
 /// ```
 /// # if cfg!(unix) {
@@ -45,8 +46,8 @@ pub enum CastFormat {
     /// asciicast v2: the time of an event counts from the start.
     #[default]
     AsciicastV2,
-    /// asciicast v3, of asciinema 3.0 and later: the time of an event counts from the event before, so that a part can be cut
-    /// out, and the exit code of the command is recorded.
+    /// asciicast v3, of asciinema 3.0 and later: the time of an event counts from the event before, so that a part can
+    /// be cut out, and the exit code of the command is recorded.
     AsciicastV3,
 }
 
@@ -83,8 +84,8 @@ impl<W: Write> CastWriter<W> {
         Ok(CastWriter { to, format, start: Instant::now(), last_micros: 0, rest: Vec::new() })
     }
 
-    /// Records output. A character that is cut at the end is written with the rest of it; other bytes that are not UTF-8
-    /// become U+FFFD.
+    /// Records output. A character that is cut at the end is written with the rest of it; other bytes that are not
+    /// UTF-8 become U+FFFD.
     ///
     /// # Errors
     /// The error of the write.
@@ -114,8 +115,8 @@ impl<W: Write> CastWriter<W> {
         self.event("r", &format!("{}x{}", size.cols, size.rows))
     }
 
-    /// Records the end of the command: its exit code, or 128 and the number of the signal that killed it. asciicast v2 has no such
-    /// event. A character that was cut at the end becomes U+FFFD.
+    /// Records the end of the command: its exit code, or 128 and the number of the signal that killed it. asciicast v2
+    /// has no such event. A character that was cut at the end becomes U+FFFD.
     ///
     /// # Errors
     /// The error of the write.

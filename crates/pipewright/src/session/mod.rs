@@ -2,32 +2,19 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `mod.rs` | the session: start, waits, typing, end |
-//! | `pattern.rs` | what to wait for, and what was found |
-//! | `search.rs` | the unread output and the search in it; no system call |
-//! | `seen.rs` | the output as a person has seen it, for errors |
+//! | `mod.rs` | the session: start, waits, typing, end; the bytes of keys; the waits for tasks |
+//! | `search.rs` | what to wait for, the unread output and the search in it; the output as a person has seen it; no system call |
 //! | `pump.rs` | reads and writes at the terminal, one wait at a time |
-//! | `key.rs` | the bytes of keys |
-//! | `interact.rs` | the session in the hands of a person |
-//! | `relay.rs` | the connection of the two terminals |
-//! | `raw.rs` | this process's terminal in raw mode |
+//! | `interact.rs` | the session in the hands of a person: both terminals connected, this process's in raw mode |
 //! | `cast.rs` | a recording of the output, for asciinema |
 //! | `screen.rs` | the screen as a person sees it: feature `screen` |
-//! | `task.rs` | the waits for tasks: feature `tokio` |
 
 mod cast;
 mod interact;
-mod key;
-mod pattern;
 mod pump;
-mod raw;
-mod relay;
 #[cfg(feature = "screen")]
 mod screen;
 mod search;
-mod seen;
-#[cfg(feature = "tokio")]
-mod task;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -35,19 +22,17 @@ use std::time::{Duration, Instant};
 use pipewright_os::process::pty::{Pty, PtySize};
 use pipewright_os::process::status::ExitStatus;
 
-pub use cast::{CastFormat, CastWriter};
-pub use interact::InteractEnd;
-pub use key::Key;
-pub use pattern::{Match, Pattern};
-pub use raw::RawTerminal;
-#[cfg(feature = "screen")]
-pub use screen::Screen;
-
 use crate::child::Child;
 use crate::command::Command;
 use crate::error::{Error, ErrorKind, FailedOperation, NotSeen};
 use pump::{Progress, Pump};
 use search::{Found, Search};
+
+pub use cast::{CastFormat, CastWriter};
+pub use interact::{InteractEnd, RawTerminal};
+#[cfg(feature = "screen")]
+pub use screen::Screen;
+pub use search::{Match, Pattern};
 
 /// The time that a wait of a new session takes at most, as in pexpect.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -57,11 +42,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// A program on a terminal of its own, and what it has written and nobody has taken yet (feature `session`).
 ///
-/// Each wait takes the output up to the end of its match, so the next one starts after it. A wait that fails takes nothing;
-/// its error has the last 2 KiB of the output, as a person has seen it. `docs/pty.md` in the repository has a table for users of pexpect.
+/// Each wait takes the output up to the end of its match, so the next one starts after it. A wait that fails takes
+/// nothing; its error has the last 2 KiB of the output, as a person has seen it. `docs/pty.md` in the repository has a
+/// table for users of pexpect.
 ///
-/// At most 4 MiB of unread output are kept, the last ones. While a call waits or types, output is read; otherwise a program
-/// that writes more than the terminal holds (about 12 KiB on Linux) waits.
+/// At most 4 MiB of unread output are kept, the last ones. While a call waits or types, output is read; otherwise a
+/// program that writes more than the terminal holds (about 12 KiB on Linux) waits.
 ///
 /// # Drop
 /// The terminal hangs up, which ends most programs. For all, set [`kill_on_drop`](Command::kill_on_drop) or
@@ -108,7 +94,8 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// Returns true if that time has come. Each step of each wait asks, because a step that reads output says nothing about it.
+/// Returns true if that time has come. Each step of each wait asks, because a step that reads output says nothing about
+/// it.
 fn is_over(until: Option<Instant>) -> bool {
     until.is_some_and(|until| Instant::now() >= until)
 }
@@ -117,8 +104,8 @@ impl Session {
     /// Starts the command on a terminal: that of [`Command::pty`], or by default one of 24 rows and 80 columns.
     ///
     /// # Errors
-    /// Those of [`Command::spawn`]. [`InvalidInput`](ErrorKind::InvalidInput): neither stdout nor stderr is the terminal; or, with the
-    /// feature `screen`, it has more than 1,048,576 characters.
+    /// Those of [`Command::spawn`]. [`InvalidInput`](ErrorKind::InvalidInput): neither stdout nor stderr is the
+    /// terminal; or, with the feature `screen`, it has more than 1,048,576 characters.
     pub fn spawn(command: &mut Command) -> Result<Session, Error> {
         command.pty_by_default(PtySize::default());
         #[cfg(feature = "screen")]
@@ -160,11 +147,12 @@ impl Session {
         self.expect_any([pattern.into()])
     }
 
-    /// Waits for the first of several patterns, and takes the output up to its end. The one that begins first in the output
-    /// counts; if several begin there, the first of the list. [`Match::index`] is its place in the list.
+    /// Waits for the first of several patterns, and takes the output up to its end. The one that begins first in the
+    /// output counts; if several begin there, the first of the list. [`Match::index`] is its place in the list.
     ///
     /// # Errors
-    /// Those of [`expect`](Self::expect). A list with [`Pattern::Timeout`] or [`Pattern::End`] has that as a match instead.
+    /// Those of [`expect`](Self::expect). A list with [`Pattern::Timeout`] or [`Pattern::End`] has that as a match
+    /// instead.
     ///
     /// ```
     /// # if cfg!(unix) {
@@ -215,8 +203,8 @@ impl Session {
     /// Waits for the end of the output, and takes all of it.
     ///
     /// # Errors
-    /// Those of [`expect`](Self::expect). More came than is kept (`FileTooLarge`): wait for parts of it, or read all with
-    /// [`Command::capture`].
+    /// Those of [`expect`](Self::expect). More came than is kept (`FileTooLarge`): wait for parts of it, or read all
+    /// with [`Command::capture`].
     pub fn expect_end(&mut self) -> Result<Vec<u8>, Error> {
         let found = self.expect(Pattern::End)?;
         self.whole(found)
@@ -269,8 +257,8 @@ impl Session {
     /// Types bytes. Output is read meanwhile, so that neither side waits for the other.
     ///
     /// # Errors
-    /// The program does not read its input, and the terminal's buffer stays full until the timeout; or no process has the
-    /// terminal open any more.
+    /// The program does not read its input, and the terminal's buffer stays full until the timeout; or no process has
+    /// the terminal open any more.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
         let until = self.deadline();
         let sent = self.pump.send(bytes.as_ref(), until);
@@ -412,7 +400,7 @@ impl Session {
     }
 
     fn not_seen(&self, patterns: &[Pattern], reason: NotSeen) -> Error {
-        self.not_seen_words(pattern::describe(patterns), reason)
+        self.not_seen_words(search::describe(patterns), reason)
     }
 
     fn not_seen_words(&self, wanted: String, reason: NotSeen) -> Error {
@@ -422,5 +410,255 @@ impl Session {
 
     fn cannot(&self, doing: &'static str, error: io::Error) -> Error {
         Error::cannot(self.child.program(), doing, error)
+    }
+}
+
+/// A key of a keyboard, with the bytes that xterm and most other terminals send for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Key {
+    /// Enter: a carriage return.
+    Enter,
+    /// Tab.
+    Tab,
+    /// Escape.
+    Escape,
+    /// Backspace: DEL, which Linux terminals erase with.
+    Backspace,
+    /// An arrow key.
+    Up,
+    /// An arrow key.
+    Down,
+    /// An arrow key.
+    Left,
+    /// An arrow key.
+    Right,
+    /// Home.
+    Home,
+    /// End.
+    End,
+    /// Page Up.
+    PageUp,
+    /// Page Down.
+    PageDown,
+    /// Insert.
+    Insert,
+    /// Delete.
+    Delete,
+    /// A function key, F1 to F12. Others type nothing.
+    F(u8),
+    /// A letter, or one of `@ [ \ ] ^ _`, with the Control key. Other characters are typed as they are.
+    Ctrl(char),
+    /// A character with the Alt key.
+    Alt(char),
+}
+
+impl Key {
+    /// Returns the bytes. `application_cursor`: the program has asked for the other codes of the arrow keys.
+    fn bytes(self, application_cursor: bool) -> Vec<u8> {
+        let cursor = |letter: char| match application_cursor {
+            true => format!("\x1bO{letter}"),
+            false => format!("\x1b[{letter}"),
+        };
+        let numbered = |number: u8| format!("\x1b[{number}~");
+        let text = match self {
+            Key::Enter => "\r".to_owned(),
+            Key::Tab => "\t".to_owned(),
+            Key::Escape => "\x1b".to_owned(),
+            Key::Backspace => "\x7f".to_owned(),
+            Key::Up => cursor('A'),
+            Key::Down => cursor('B'),
+            Key::Right => cursor('C'),
+            Key::Left => cursor('D'),
+            Key::Home => cursor('H'),
+            Key::End => cursor('F'),
+            Key::Insert => numbered(2),
+            Key::Delete => numbered(3),
+            Key::PageUp => numbered(5),
+            Key::PageDown => numbered(6),
+            Key::F(number @ 1..=4) => format!("\x1bO{}", char::from(b'P' + number - 1)),
+            Key::F(5) => numbered(15),
+            Key::F(number @ 6..=10) => numbered(number + 11),
+            Key::F(number @ 11..=12) => numbered(number + 12),
+            Key::F(_) => String::new(),
+            Key::Ctrl(character @ ('@'..='_' | 'a'..='z')) => {
+                char::from(character.to_ascii_uppercase() as u8 & 0x1f).to_string()
+            }
+            Key::Ctrl(character) => character.to_string(),
+            Key::Alt(character) => format!("\x1b{character}"),
+        };
+        text.into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_the_bytes_of_xterm() {
+        let of = |key: Key| String::from_utf8(key.bytes(false)).unwrap();
+        assert_eq!(
+            [of(Key::Ctrl('c')), of(Key::Ctrl('C')), of(Key::Ctrl('['))],
+            ["\x03", "\x03", "\x1b"]
+        );
+        assert_eq!(
+            [of(Key::Ctrl('@')), of(Key::Ctrl('_')), of(Key::Alt('x'))],
+            ["\0", "\x1f", "\x1bx"]
+        );
+        assert_eq!([of(Key::F(1)), of(Key::F(4)), of(Key::F(5))], ["\x1bOP", "\x1bOS", "\x1b[15~"]);
+        assert_eq!(
+            [of(Key::F(6)), of(Key::F(10)), of(Key::F(11))],
+            ["\x1b[17~", "\x1b[21~", "\x1b[23~"]
+        );
+        assert_eq!([of(Key::F(12)), of(Key::F(0)), of(Key::F(13))], ["\x1b[24~", "", ""]);
+        assert_eq!(of(Key::Up), "\x1b[A");
+        assert_eq!(Key::Up.bytes(true), b"\x1bOA");
+    }
+}
+
+/// The waits of a session for tasks: feature `tokio`.
+#[cfg(feature = "tokio")]
+mod task {
+    use std::future::poll_fn;
+    use std::io;
+    use std::task::Poll;
+    use std::time::Instant;
+
+    use pipewright_os::base::wait::{Slot, Watch};
+
+    use super::interact::InteractEnd;
+    use super::pump::{Progress, Pump};
+    use super::search::{Match, Pattern};
+    use super::{Session, Wait};
+    use crate::error::Error;
+    use crate::run::check_runtime_to_wait;
+
+    /// Async waits for tokio tasks, with the feature `tokio`.
+    impl Session {
+        /// Like [`expect`](Self::expect), without blocking the thread.
+        ///
+        /// # Cancellation
+        /// Dropping the future loses no output: what was read stays [unread](Self::unread).
+        ///
+        /// # Errors
+        /// Those of [`expect`](Self::expect); `Unsupported` outside a tokio runtime.
+        pub async fn expect_async(&mut self, pattern: impl Into<Pattern>) -> Result<Match, Error> {
+            self.expect_any_async([pattern.into()]).await
+        }
+
+        /// Like [`expect_any`](Self::expect_any), without blocking the thread.
+        ///
+        /// # Cancellation
+        /// As for [`expect_async`](Self::expect_async).
+        ///
+        /// # Errors
+        /// Those of [`expect_async`](Self::expect_async).
+        pub async fn expect_any_async<I>(&mut self, patterns: I) -> Result<Match, Error>
+        where
+            I: IntoIterator<Item: Into<Pattern>>,
+        {
+            check_runtime_to_wait(self.child.program())?;
+            let patterns: Vec<Pattern> = patterns.into_iter().map(Into::into).collect();
+            let mut wait = Wait::new(&patterns, self.deadline());
+            let mut watch = Watch::default();
+            loop {
+                if let Some(found) = self.advance(&mut wait)? {
+                    return Ok(found);
+                }
+                let stepped = step(&mut self.pump, &mut watch, wait.next()).await;
+                self.stepped(&mut wait, stepped)?;
+            }
+        }
+
+        /// Like [`send`](Self::send), without blocking the thread.
+        ///
+        /// # Cancellation
+        /// Dropping the future stops the typing; a part may have been typed.
+        ///
+        /// # Errors
+        /// Those of [`send`](Self::send); `Unsupported` outside a tokio runtime.
+        pub async fn send_async(&mut self, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
+            check_runtime_to_wait(self.child.program())?;
+            let until = self.deadline();
+            let cannot =
+                |error| Error::cannot(self.child.program(), "type at the terminal of", error);
+            self.pump.check_open().map_err(cannot)?;
+            // Also drops what a future that was dropped has left.
+            self.pump.begin_typing(bytes.as_ref());
+            let mut watch = Watch::default();
+            while self.pump.is_typing() {
+                let stepped = step(&mut self.pump, &mut watch, until).await;
+                self.pump.typed(stepped, until).map_err(cannot)?;
+            }
+            Ok(())
+        }
+
+        /// Like [`send_line`](Self::send_line), without blocking the thread.
+        ///
+        /// # Cancellation
+        /// As for [`send_async`](Self::send_async).
+        ///
+        /// # Errors
+        /// Those of [`send_async`](Self::send_async).
+        pub async fn send_line_async(&mut self, text: impl AsRef<[u8]>) -> Result<(), Error> {
+            self.send_async([text.as_ref(), b"\r"].concat()).await
+        }
+
+        /// Like [`interact`](Self::interact), without blocking the thread: other tasks run while a person types, also
+        /// while the person's terminal is stopped (Ctrl-S).
+        ///
+        /// # Cancellation
+        /// Dropping the future restores the modes of this process's terminal. Output that was read and not shown is
+        /// lost.
+        ///
+        /// # Errors
+        /// Those of [`interact`](Self::interact); `Unsupported` outside a tokio runtime.
+        pub async fn interact_async(&mut self, escape: Option<u8>) -> Result<InteractEnd, Error> {
+            check_runtime_to_wait(self.child.program())?;
+            let (mut relay, mut watched) = self.connect(escape)?;
+            let mut watch = Watch::default();
+            loop {
+                if let Some(end) = relay.advance(self, &mut watched)? {
+                    return Ok(end);
+                }
+                poll_fn(|cx| {
+                    let (mut slots, until) = relay.submit(self, &watched);
+                    match watch.poll_wait(cx, &mut slots, until) {
+                        Poll::Ready(waited) => {
+                            Poll::Ready(relay.complete(self, &watched, slots, waited))
+                        }
+                        Poll::Pending => {
+                            // Takes the ends back: nothing is done.
+                            let _ = relay.complete(self, &watched, slots, Ok(0));
+                            Poll::Pending
+                        }
+                    }
+                })
+                .await?;
+            }
+        }
+    }
+
+    /// Waits once.
+    async fn step(
+        pump: &mut Pump,
+        watch: &mut Watch,
+        until: Option<Instant>,
+    ) -> io::Result<Progress> {
+        poll_fn(|cx| {
+            let Some(mut slots) = pump.submit(Slot::Off) else {
+                return Poll::Ready(Ok(Progress::Ended));
+            };
+            match watch.poll_wait(cx, &mut slots, until) {
+                Poll::Ready(waited) => Poll::Ready(pump.complete(slots, waited)),
+                Poll::Pending => {
+                    // Takes the ends back: nothing is done.
+                    let _ = pump.complete(slots, Ok(0));
+                    Poll::Pending
+                }
+            }
+        })
+        .await
     }
 }

@@ -1,9 +1,8 @@
 //! Reads and writes at the terminal, one wait at a time.
 
-use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::time::Instant;
+use std::{fmt, io};
 
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::wait::{self, Slot};
@@ -11,10 +10,9 @@ use pipewright_os::base::wake::WaitEvent;
 use pipewright_os::process::pty::PtySize;
 
 use super::is_over;
-use super::pattern::Match;
 #[cfg(feature = "screen")]
 use super::screen::ScreenState;
-use super::search::{Output, Search};
+use super::search::{Match, Output, Search};
 
 /// The room for one read, which returns 4 KiB at most on Linux.
 const READ_BYTES: usize = 8 << 10;
@@ -80,7 +78,8 @@ impl Pump {
         self.output.take_unread()
     }
 
-    /// Returns the end of all output, as a person has seen it; the screen of an editor or a pager, which is drawn in any order.
+    /// Returns the end of all output, as a person has seen it; the screen of an editor or a pager, which is drawn in
+    /// any order.
     pub(super) fn tail(&self) -> String {
         #[cfg(feature = "screen")]
         if let Some(text) = self.screen.alternate_text() {
@@ -108,8 +107,8 @@ impl Pump {
         &self.screen
     }
 
-    /// Returns the match of the first pattern that has come, and takes its output. `may_follow`: more output may be there
-    /// already.
+    /// Returns the match of the first pattern that has come, and takes its output. `may_follow`: more output may be
+    /// there already.
     pub(super) fn find(&mut self, search: &mut Search<'_>, may_follow: bool) -> Option<Match> {
         if let Some(found) = search.find(&self.output, self.at_end, may_follow) {
             return Some(self.output.take(found));

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use pipewright_os::process::pty::PtySize;
 
 use super::Session;
-use super::pattern::Pattern;
+use super::search::Pattern;
 
 /// The test of a screen.
 pub struct ScreenTest(pub(super) Box<dyn Fn(&Screen<'_>) -> bool + Send + Sync>);

@@ -1,9 +1,167 @@
-//! The unread output, and the search in it, which looks at each byte once.
+//! Patterns, the unread output and the search in it, which looks at each byte once; the output as a person has seen it.
 
+use std::fmt;
 use std::ops::Range;
 
-use super::pattern::{Match, Pattern};
-use super::seen::seen;
+#[cfg(feature = "screen")]
+use super::screen::{Screen, ScreenTest};
+#[cfg(feature = "regex")]
+use crate::error::{Error, ErrorKind, FailedOperation};
+
+/// Something to wait for in the output of a [`Session`](super::Session). Text and bytes convert to it.
+#[non_exhaustive]
+pub enum Pattern {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// The end of the output: no process has the terminal open any more.
+    End,
+    /// The end of the time. The match takes no output.
+    Timeout,
+    /// A match of a regular expression: [`Pattern::regex`].
+    #[cfg(feature = "regex")]
+    #[doc(hidden)]
+    Regex(Box<regex::bytes::Regex>),
+    /// A screen: [`Pattern::screen`].
+    #[cfg(feature = "screen")]
+    #[doc(hidden)]
+    Screen(ScreenTest),
+}
+
+impl Pattern {
+    /// Returns a pattern for a regular expression, in the syntax of the crate `regex` (feature `regex`).
+    ///
+    /// The expression sees the output so far, so one that ends with a repetition can match a part of what the program
+    /// is about to write: let it end with a text that comes after it.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for an expression that is not valid.
+    ///
+    /// ```
+    /// # if cfg!(unix) {
+    /// use pipewright::{Command, Pattern, Session};
+    /// let mut session = Session::spawn(Command::new("echo").arg("version 1.85.0"))?;
+    /// let found = session.expect(Pattern::regex(r"version (\d+)\.(\d+)\.")?)?;
+    /// assert_eq!(found.group(2), Some(&b"85"[..]));
+    /// # }
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[cfg(feature = "regex")]
+    pub fn regex(expression: &str) -> Result<Pattern, Error> {
+        let made = regex::bytes::Regex::new(expression).map_err(|error| {
+            let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, error);
+            let operation = FailedOperation::Child("search the output with");
+            Error::new(expression.as_ref(), operation, ErrorKind::InvalidInput, Some(source))
+        });
+        Ok(Pattern::Regex(Box::new(made?)))
+    }
+
+    /// Returns a pattern for a screen that passes the test (feature `screen`). The match takes all output.
+    ///
+    /// ```
+    /// # if cfg!(unix) {
+    /// use pipewright::{Command, Pattern, Session};
+    /// // Written from right to left: no text in the output is "hello".
+    /// let mut session = Session::spawn(Command::new("printf").arg(r"\033[1;4Hlo\033[1;1Hhel"))?;
+    /// session.expect(Pattern::screen(|screen| screen.contains("hello")))?;
+    /// # }
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[cfg(feature = "screen")]
+    #[must_use]
+    pub fn screen(test: impl Fn(&Screen<'_>) -> bool + Send + Sync + 'static) -> Pattern {
+        Pattern::Screen(ScreenTest(Box::new(test)))
+    }
+}
+
+impl From<&str> for Pattern {
+    fn from(text: &str) -> Pattern {
+        Pattern::Bytes(text.as_bytes().to_vec())
+    }
+}
+
+impl From<String> for Pattern {
+    fn from(text: String) -> Pattern {
+        Pattern::Bytes(text.into_bytes())
+    }
+}
+
+impl From<&[u8]> for Pattern {
+    fn from(bytes: &[u8]) -> Pattern {
+        Pattern::Bytes(bytes.to_vec())
+    }
+}
+
+impl From<Vec<u8>> for Pattern {
+    fn from(bytes: Vec<u8>) -> Pattern {
+        Pattern::Bytes(bytes)
+    }
+}
+
+impl fmt::Display for Pattern {
+    /// Writes the pattern as an error names it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pattern::Bytes(bytes) => write!(f, "{:?}", String::from_utf8_lossy(bytes)),
+            Pattern::End => f.write_str("the end of the output"),
+            Pattern::Timeout => f.write_str("the end of the time"),
+            #[cfg(feature = "regex")]
+            Pattern::Regex(expression) => write!(f, "/{}/", expression.as_str()),
+            #[cfg(feature = "screen")]
+            Pattern::Screen(_) => f.write_str("a screen"),
+        }
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pattern({self})")
+    }
+}
+
+/// Returns the patterns in the words of an error.
+pub(super) fn describe(patterns: &[Pattern]) -> String {
+    let all: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+    all.join(" or ")
+}
+
+/// The output that a wait has taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Match {
+    /// The place of the pattern in its list.
+    pub index: usize,
+    /// The output before the match, from the end of the previous one.
+    pub before: Vec<u8>,
+    /// The output that matched. Empty for the end, the timeout and a screen.
+    pub matched: Vec<u8>,
+    /// The number of bytes before `before` that were dropped, because more than 4 MiB were unread.
+    pub dropped: u64,
+    /// The groups of a regular expression in it.
+    pub(super) groups: Vec<Option<Range<usize>>>,
+}
+
+impl Match {
+    /// Returns the output before the match as text. Bytes that are not UTF-8 become U+FFFD.
+    #[must_use]
+    pub fn before_text(&self) -> String {
+        String::from_utf8_lossy(&self.before).into_owned()
+    }
+
+    /// Returns the output that matched as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.matched).into_owned()
+    }
+
+    /// Returns a group of a regular expression; 0 is the whole match.
+    #[must_use]
+    pub fn group(&self, number: usize) -> Option<&[u8]> {
+        if number == 0 {
+            return Some(&self.matched);
+        }
+        self.matched.get(self.groups.get(number - 1)?.clone()?)
+    }
+}
 
 /// The most unread output that is kept.
 const MOST_UNREAD_BYTES: usize = 4 << 20;
@@ -98,8 +256,8 @@ pub(super) struct Search<'a> {
     literals: Vec<Literal>,
     /// The number of bytes, with those that were dropped, that all literals have been compared with.
     searched: u64,
-    /// The size that the unread output has to have for the next search for a regular expression. It searches all output, so
-    /// while output comes without a pause, it waits until there is half as much more.
+    /// The size that the unread output has to have for the next search for a regular expression. It searches all
+    /// output, so while output comes without a pause, it waits until there is half as much more.
     #[cfg(feature = "regex")]
     regex_from: u64,
     is_postponed: bool,
@@ -135,8 +293,8 @@ impl<'a> Search<'a> {
         self.is_postponed
     }
 
-    /// Returns the pattern that begins first; of those that begin together, the first of the list. `may_follow`: more output
-    /// may be there already, so a search that is expensive can wait.
+    /// Returns the pattern that begins first; of those that begin together, the first of the list. `may_follow`: more
+    /// output may be there already, so a search that is expensive can wait.
     pub(super) fn find(
         &mut self,
         output: &Output,
@@ -223,8 +381,8 @@ impl Found {
 /// The search for a literal by Knuth, Morris and Pratt: a comparison or two a byte, whatever the bytes are.
 #[derive(Debug, Default)]
 struct Literal {
-    /// For each number of first bytes that are there: the longest beginning of the literal that also ends them, but not all of
-    /// them.
+    /// For each number of first bytes that are there: the longest beginning of the literal that also ends them, but not
+    /// all of them.
     borders: Vec<usize>,
     /// The number of first bytes of the literal that the output ends with.
     there: usize,
@@ -270,6 +428,129 @@ fn find_regex(output: &[u8], expression: &regex::bytes::Regex) -> Option<(Range<
     let captures = expression.captures(output)?;
     let groups = captures.iter().skip(1).map(|group| group.map(|group| group.range())).collect();
     captures.get(0).map(|whole| (whole.range(), groups))
+}
+
+/// The distance of tab stops.
+const TAB: usize = 8;
+
+/// The longest line that is kept as one. A terminal wraps sooner.
+const MOST_COLUMNS: usize = 4 << 10;
+
+/// The lines of a terminal without a height: what scrolls away stays.
+#[derive(Default)]
+struct Lines {
+    text: String,
+    line: Vec<char>,
+    column: usize,
+}
+
+/// Returns what these bytes show, on a terminal without a height, and no more than the last `most` bytes of it.
+pub(super) fn seen(bytes: &[u8], most: usize) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = Lines::default();
+    let mut rest = text.chars();
+    while let Some(character) = rest.next() {
+        match character {
+            '\x1b' => lines.sequence(&mut rest),
+            other => lines.put(other),
+        }
+    }
+    lines.end();
+    let seen = lines.text;
+    let from = seen.len().saturating_sub(most);
+    let from = (from..=seen.len()).find(|at| seen.is_char_boundary(*at)).unwrap_or(0);
+    seen.get(from..).unwrap_or_default().to_owned()
+}
+
+impl Lines {
+    fn put(&mut self, character: char) {
+        match character {
+            '\n' => {
+                self.end();
+                self.text.push('\n');
+            }
+            '\r' => self.column = 0,
+            '\x08' => self.column = self.column.saturating_sub(1),
+            '\t' => self.go_to((self.column / TAB + 1) * TAB),
+            control if control.is_control() => {}
+            shown => {
+                if self.column >= MOST_COLUMNS {
+                    self.end();
+                }
+                self.go_to(self.column);
+                match self.line.get_mut(self.column) {
+                    Some(place) => *place = shown,
+                    None => self.line.push(shown),
+                }
+                self.column += 1;
+            }
+        }
+    }
+
+    /// Moves the cursor in the line. What it passes over is blank.
+    fn go_to(&mut self, column: usize) {
+        self.column = column.min(MOST_COLUMNS);
+        while self.line.len() < self.column {
+            self.line.push(' ');
+        }
+    }
+
+    /// Ends the line, with the column of a line feed: terminals get a carriage return with it.
+    fn end(&mut self) {
+        let line: String = self.line.drain(..).collect();
+        self.text.push_str(line.trim_end());
+        self.column = 0;
+    }
+
+    /// Reads a control sequence, and obeys those that change the line.
+    fn sequence(&mut self, rest: &mut std::str::Chars<'_>) {
+        match rest.next() {
+            Some('[') => {
+                let mut parameters = String::new();
+                let last = rest.find(|character| {
+                    let ends = matches!(character, '\x40'..='\x7e');
+                    if !ends {
+                        parameters.push(*character);
+                    }
+                    ends
+                });
+                self.obey(last.unwrap_or_default(), &parameters);
+            }
+            // A string, such as a title: up to BEL or ESC \.
+            Some(']' | 'P' | '^' | '_') => {
+                while let Some(character) = rest.next() {
+                    if character == '\x07' {
+                        return;
+                    }
+                    if character == '\x1b' {
+                        rest.next();
+                        return;
+                    }
+                }
+            }
+            // A choice of a character set.
+            Some('(' | ')' | '*' | '+' | '#' | '%') => drop(rest.next()),
+            _ => {}
+        }
+    }
+
+    fn obey(&mut self, last: char, parameters: &str) {
+        let first = parameters.split(';').next().unwrap_or_default();
+        let count = || first.parse().unwrap_or(1_usize).clamp(1, MOST_COLUMNS);
+        match (last, first) {
+            ('K', "" | "0") => self.line.truncate(self.column),
+            ('K', "2") => self.line.clear(),
+            ('C', _) => self.go_to(self.column + count()),
+            ('D', _) => self.column = self.column.saturating_sub(count()),
+            ('G', _) => self.go_to(count() - 1),
+            // The cursor goes to another row, and the screen is drawn anew: a line of its own.
+            ('H' | 'f' | 'J', _) if !self.line.is_empty() => {
+                self.end();
+                self.text.push('\n');
+            }
+            _ => {}
+        }
+    }
 }
 
 #[cfg(test)]
@@ -422,5 +703,45 @@ mod tests {
             [found.group(0), found.group(1), found.group(2), found.group(3), found.group(4)];
         let text = |text: &'static str| Some(text.as_bytes());
         assert_eq!(groups, [text("10:32"), text("10"), text("32"), None, None]);
+    }
+
+    fn all(bytes: &[u8]) -> String {
+        seen(bytes, usize::MAX)
+    }
+
+    #[test]
+    fn colours_and_titles_are_not_seen() {
+        let bytes = b"\x1b]0;title\x07\x1b[1;31mred\x1b[0m \x1b(Bplain\x1b]8;;x\x1b\\link\r\n";
+        assert_eq!(all(bytes), "red plainlink\n");
+    }
+
+    #[test]
+    fn a_line_is_seen_as_it_was_overwritten() {
+        assert_eq!(all(b"  5 %\r 50 %\r100 %\r\ndone"), "100 %\ndone");
+        assert_eq!(all(b"a long line\rshort\x1b[K\r\n"), "short\n");
+        assert_eq!(all(b"abc\x08\x08X\r\n"), "aXc\n");
+        assert_eq!(all(b"a\tb\x1b[3Cc\x1b[1Gd"), "d       b   c");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_and_sequences_that_do_not_end_are_harmless() {
+        assert_eq!(all(b"a\xffb\x00\x1b[12"), "a\u{fffd}b");
+        assert_eq!(all(b"a\x1b"), "a");
+        assert_eq!(all(b"a\x1b]title"), "a");
+        let far = all(b"\x1b[999999999999C.\x1b[4000000000C.\x1b[65535Gx");
+        assert!(far.len() < 2 * MOST_COLUMNS, "{}", far.len());
+    }
+
+    #[test]
+    fn the_end_of_a_long_line_is_seen() {
+        let line = format!("{}end", "x".repeat(3 * MOST_COLUMNS));
+        assert_eq!(all(line.as_bytes()), line);
+        assert_eq!(seen(line.as_bytes(), 4), "xend");
+    }
+
+    #[test]
+    fn the_last_bytes_are_kept_at_the_begin_of_a_character() {
+        assert_eq!(seen("aäöü".as_bytes(), 5), "öü");
+        assert_eq!(seen(b"abc", 0), "");
     }
 }

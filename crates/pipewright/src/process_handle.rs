@@ -1,23 +1,19 @@
 //! A light handle to one process: a child, or one opened by pid.
 
-mod inner;
-#[cfg(feature = "tokio")]
-mod task;
-
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright_os::base::signal::Signal;
-use pipewright_os::process::open::Opened;
+use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::process::open::{Opened, ProcessState};
 use pipewright_os::process::status::ExitStatus;
 
 use crate::cancel::CancelToken;
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::outcome::Outcome;
 use crate::run::OwnedProcess;
-use inner::Inner;
 
 /// A handle to one process, without streams: a child ([`start`](Self::start)), or any process of the machine
 /// ([`open`](Self::open)).
@@ -259,4 +255,238 @@ fn could_not_open(number: &OsStr, error: io::Error) -> Error {
         _ => return Error::cannot(number, DOING, error),
     };
     Error::new(number, FailedOperation::Child(DOING), kind, Some(error))
+}
+
+/// A parent that reaps its children should reap an ended process within this time. Until then the system does not
+/// report the status.
+const REAP_WAIT: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+enum Inner {
+    Started(Arc<OwnedProcess>),
+    Opened(Opened),
+}
+
+impl Inner {
+    fn pid(&self) -> u32 {
+        match self {
+            Inner::Started(process) => process.pid(),
+            Inner::Opened(opened) => opened.member().pid(),
+        }
+    }
+
+    /// Returns the end, if the process has ended.
+    fn end(&self) -> io::Result<Option<ProcessEnd>> {
+        Ok(match self {
+            Inner::Started(process) => process.try_wait()?.map(|ended| end_of(Some(ended.status))),
+            Inner::Opened(opened) => match opened.state()? {
+                ProcessState::Running => None,
+                ProcessState::Ended(ended) => Some(end_of(Some(ended.status))),
+                ProcessState::StatusUnknown => Some(end_of(None)),
+            },
+        })
+    }
+
+    /// Waits for the end. Returns `None` if the deadline or a cancel came first.
+    fn wait(
+        &self,
+        deadline: Option<Instant>,
+        token: Option<&CancelToken>,
+    ) -> io::Result<Option<ProcessEnd>> {
+        if let (Inner::Started(process), None, None) = (self, deadline, token) {
+            // Without pidfds, the wait below would need a thread.
+            return Ok(Some(end_of(Some(process.wait()?.status))));
+        }
+        let mut end = self.end()?;
+        if end.is_some() {
+            return Ok(end);
+        }
+        while end.is_none() {
+            let mut slots = self.slots(token)?;
+            let done = wait::any(&mut slots, deadline)?;
+            end = self.end()?;
+            if end.is_none() && self.timed_out_or_cancelled(&slots, done, token) {
+                return Ok(None);
+            }
+        }
+        match (self, end) {
+            (Inner::Opened(opened), Some(ProcessEnd { status: None, .. })) => {
+                opened.wait_for_reap(REAP_WAIT);
+                self.end()
+            }
+            (_, end) => Ok(end),
+        }
+    }
+
+    /// Sends a signal. Returns `false` if the process has ended.
+    fn signal(&self, signal: Signal) -> io::Result<bool> {
+        match self {
+            Inner::Started(process) => process.signal(signal),
+            Inner::Opened(opened) => opened.signal(signal),
+        }
+    }
+
+    /// Returns the slots to wait for: the end of the process, and the token.
+    fn slots<'a>(&'a self, token: Option<&'a CancelToken>) -> io::Result<[Slot<'a>; 2]> {
+        let end = match self {
+            Inner::Started(process) => Slot::Event(&***process),
+            Inner::Opened(opened) => opened.member().to_slot(),
+        };
+        Ok([end, token.map(CancelToken::wake).transpose()?.map_or(Slot::Off, |it| Slot::Event(it))])
+    }
+
+    /// Returns true if a wait for these slots ended by the deadline or a cancel. Forwards the token's pending
+    /// signals to the process.
+    fn timed_out_or_cancelled(
+        &self,
+        slots: &[Slot<'_>; 2],
+        done: usize,
+        token: Option<&CancelToken>,
+    ) -> bool {
+        let woken = matches!(slots[1], Slot::EventDone);
+        let Some(token) = token.filter(|_| woken) else { return done == 0 };
+        for signal in token.take_signals() {
+            // Ignored: the process has ended meanwhile, or belongs to another user.
+            let _ = self.signal(signal);
+        }
+        token.is_cancelled()
+    }
+}
+
+fn end_of(status: Option<ExitStatus>) -> ProcessEnd {
+    let outcome = |status: ExitStatus| match status.signal() {
+        Some(_) => Outcome::Signaled,
+        None => Outcome::Exited,
+    };
+    ProcessEnd { status, outcome: status.map(outcome) }
+}
+
+/// Waiting for a process, for tasks.
+#[cfg(feature = "tokio")]
+mod task {
+    use std::future::poll_fn;
+    use std::io;
+    use std::time::{Duration, Instant};
+
+    use pipewright_os::base::wait::{self, Watch};
+
+    use super::{ProcessEnd, ProcessHandle, REAP_WAIT, WAIT};
+    use crate::cancel::CancelToken;
+    use crate::error::Error;
+    use crate::outcome::Outcome;
+
+    /// Async waits for tokio tasks, with the feature `tokio`.
+    impl ProcessHandle {
+        /// Like [`wait`](Self::wait), without blocking the thread.
+        ///
+        /// # Cancellation
+        /// Dropping the future affects neither the process nor the handle.
+        ///
+        /// # Errors
+        /// Those of [`wait`](Self::wait); `Unsupported` outside a tokio runtime.
+        ///
+        /// ```
+        /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+        /// let process = pipewright::Command::new("sleep").arg("0.01").start()?;
+        /// let end = process.wait_async().await?;
+        /// assert!(end.status.is_some_and(|status| status.success()));
+        /// # Ok::<(), pipewright::Error>(())
+        /// # }).unwrap();
+        /// ```
+        pub async fn wait_async(&self) -> Result<ProcessEnd, Error> {
+            match self.watch(None, None).await? {
+                Some(end) => Ok(end),
+                // Cannot happen without a deadline; not worth a panic if it does.
+                None => Err(self.cannot(WAIT, io::ErrorKind::TimedOut.into())),
+            }
+        }
+
+        /// Like [`try_wait_for`](Self::try_wait_for), without blocking the thread.
+        ///
+        /// # Cancellation
+        /// Dropping the future affects neither the process nor the handle.
+        ///
+        /// # Errors
+        /// Those of [`try_wait_for`](Self::try_wait_for); `Unsupported` outside a tokio runtime.
+        #[doc(alias = "wait_timeout")]
+        pub async fn try_wait_for_async(
+            &self,
+            limit: Duration,
+        ) -> Result<Option<ProcessEnd>, Error> {
+            self.watch(Instant::now().checked_add(limit), None).await
+        }
+
+        /// Like [`wait_or_kill_on_timeout`](Self::wait_or_kill_on_timeout), without blocking the thread.
+        ///
+        /// # Cancellation
+        /// Dropping the future affects neither the process nor the handle. A kill that was already sent takes effect.
+        ///
+        /// # Errors
+        /// Those of [`wait_or_kill_on_timeout`](Self::wait_or_kill_on_timeout); `Unsupported` outside a tokio runtime.
+        pub async fn wait_or_kill_on_timeout_async(
+            &self,
+            limit: Duration,
+        ) -> Result<ProcessEnd, Error> {
+            match self.try_wait_for_async(limit).await? {
+                Some(end) => Ok(end),
+                None => self.kill_and_wait_async(Outcome::TimedOut).await,
+            }
+        }
+
+        /// Like [`wait_or_kill_on_cancel`](Self::wait_or_kill_on_cancel), without blocking the thread.
+        ///
+        /// # Cancellation
+        /// Dropping the future affects neither the process nor the handle. A kill that was already sent takes effect.
+        ///
+        /// # Errors
+        /// Those of [`wait_or_kill_on_cancel`](Self::wait_or_kill_on_cancel); `Unsupported` outside a tokio runtime.
+        pub async fn wait_or_kill_on_cancel_async(
+            &self,
+            token: &CancelToken,
+        ) -> Result<ProcessEnd, Error> {
+            match self.watch(None, Some(token)).await? {
+                Some(end) => Ok(end),
+                None => self.kill_and_wait_async(Outcome::Cancelled).await,
+            }
+        }
+
+        async fn kill_and_wait_async(&self, outcome: Outcome) -> Result<ProcessEnd, Error> {
+            let sent = self.kill()?;
+            Ok(self.wait_async().await?.after_kill(sent, outcome))
+        }
+
+        /// Adds the status of a process that is not a child, which the system may report once its parent has reaped it.
+        async fn after_reap(&self, mut end: ProcessEnd) -> Result<ProcessEnd, Error> {
+            const PAUSE: Duration = Duration::from_millis(1);
+            let until = Instant::now() + REAP_WAIT;
+            while end.status.is_none() && Instant::now() < until {
+                tokio::time::sleep(PAUSE).await;
+                end = self.inner.end().map_err(|error| self.cannot(WAIT, error))?.unwrap_or(end);
+            }
+            Ok(end)
+        }
+
+        /// Waits for the end. Returns `None` if the deadline or a cancel came first.
+        async fn watch(
+            &self,
+            deadline: Option<Instant>,
+            token: Option<&CancelToken>,
+        ) -> Result<Option<ProcessEnd>, Error> {
+            let cannot = |error| self.cannot(WAIT, error);
+            // Checked even if the process has ended: a status may have to be waited for, with a timer.
+            wait::check_runtime().map_err(cannot)?;
+            let mut watch = Watch::default();
+            loop {
+                if let Some(end) = self.inner.end().map_err(cannot)? {
+                    return self.after_reap(end).await.map(Some);
+                }
+                let mut slots = self.inner.slots(token).map_err(cannot)?;
+                let done = poll_fn(|cx| watch.poll_wait(cx, &mut slots, deadline)).await;
+                let done = done.map_err(cannot)?;
+                if self.inner.timed_out_or_cancelled(&slots, done, token) {
+                    return self.inner.end().map_err(cannot);
+                }
+            }
+        }
+    }
 }
