@@ -17,7 +17,8 @@ pub enum RemoteError {
     Closed,
     /// The other side sent nothing for so long.
     Silent(Duration),
-    /// The other side is not a pipewright, or not the expected side of one. The text is what it sent, as far as it is known.
+    /// The other side is not a pipewright, or not the expected side of one. The text is what it sent, as far as it is
+    /// known.
     NotPipewright(String),
     /// The other side is another build.
     Program {

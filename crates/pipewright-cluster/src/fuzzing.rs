@@ -13,11 +13,12 @@ use pipewright_batch::{
 use super::host::link::{self, Closer};
 use super::host::reports::{Origin, Reports};
 use super::outbox::Outbox;
-use super::secret::Secret;
 use super::wire::hello::{greet_host, greet_worker};
 use super::{host, worker};
+use crate::sealed::Secret;
 
-/// Lets a host read these bytes as those of a worker that it has greeted, while it wants two jobs to run. Each job may end once.
+/// Lets a host read these bytes as those of a worker that it has greeted, while it wants two jobs to run. Each job may
+/// end once.
 pub fn lying_worker(bytes: &[u8]) {
     let reports = Reports::new();
     let mut remote = host::Remote::new(Arc::clone(&reports), Duration::from_secs(60), true);
@@ -38,7 +39,8 @@ pub fn lying_worker(bytes: &[u8]) {
     }
 }
 
-/// Lets a worker read these bytes as those of a host that it has greeted. Returns the number of attempts that it would start.
+/// Lets a worker read these bytes as those of a host that it has greeted. Returns the number of attempts that it would
+/// start.
 pub fn lying_host(bytes: &[u8]) -> usize {
     worker::orders_of(bytes, &Outbox::new())
 }

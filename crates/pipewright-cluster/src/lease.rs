@@ -1,10 +1,10 @@
 //! The lease of a worker: the time for which its host is known to count on it.
 //!
-//! A host that hears nothing of a node for [`SILENCE`] runs the node's jobs elsewhere. So the worker must have killed them before.
-//! It sends a numbered beat twice a second, and the host names the number of each beat that arrives. The lease runs for [`LEASE`]
-//! from the moment at which the last named beat was *sent*. The host counts from the moment at which it arrived, which is later. So
-//! the worker is first, as long as the clocks of both machines run at the same rate within 10 %: 4 s by a clock that is 10 % slow are
-//! 4.4 s, and 5 s by one that is 10 % fast are 4.5 s.
+//! A host that hears nothing of a node for [`SILENCE`] runs the node's jobs elsewhere. So the worker must have killed
+//! them before. It sends a numbered beat twice a second, and the host names the number of each beat that arrives. The
+//! lease runs for [`LEASE`] from the moment at which the last named beat was *sent*. The host counts from the moment at
+//! which it arrived, which is later. So the worker is first, as long as the clocks of both machines run at the same
+//! rate within 10 %: 4 s by a clock that is 10 % slow are 4.4 s, and 5 s by one that is 10 % fast are 4.5 s.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,11 +1,14 @@
-//! Batches on other machines: the jobs of a [`Batch`](pipewright_batch::Batch) run behind ssh, in containers, or on Slurm.
+//! Batches on other machines: the jobs of a [`Batch`](pipewright_batch::Batch) run behind ssh, in containers, or on
+//! Slurm.
 //!
-//! Start at [`Nodes`]. docs/cluster.md is the tutorial of the tool, and says what happens to the jobs of a node that is lost.
+//! Start at [`Nodes`]. docs/cluster.md is the tutorial of the tool, and says what happens to the jobs of a node that is
+//! lost.
 //!
-//! A program that runs such batches is the [`Worker`] on each node, too. A node gets a copy of it ([`Nodes::via`]) or has it
-//! ([`Nodes::worker_path`]), and starts it with the words `worker --stdio`, `--slots N` with [`Nodes::slots_per_node`], and
-//! `--sum HASH` for a copy, which [`Worker::check_program`] checks. On Slurm a worker connects by itself: `worker`,
-//! `--connect ADDRESS` for each address, `--secret-file FILE` ([`Worker::connect`]). `pipewright worker` knows them all.
+//! A program that runs such batches is the [`Worker`] on each node, too. A node gets a copy of it ([`Nodes::via`]) or
+//! has it ([`Nodes::worker_path`]), and starts it with the words `worker --stdio`, `--slots N` with
+//! [`Nodes::slots_per_node`], and `--sum HASH` for a copy, which [`Worker::check_program`] checks. On Slurm a worker
+//! connects by itself: `worker`, `--connect ADDRESS` for each address, `--secret-file FILE` ([`Worker::connect`]).
+//! `pipewright worker` knows them all.
 //!
 //! ```
 //! use std::io::{stdin, stdout};
@@ -35,14 +38,12 @@
 //! |---|---|
 //! | `host/` | the executor of a batch, and its connections |
 //! | `slurm/` | allocations of Slurm |
-//! | `worker/` | the program on a node |
+//! | `worker.rs` | the program on a node |
 //! | `wire/` | the messages between both |
 //! | `outbox.rs` | the bytes that a connection is to send |
 //! | `lease.rs` | the time after which a worker that hears nothing kills its jobs |
 //! | `program.rs` | the program that nodes get a copy of |
-//! | `secret.rs` | the secret that both sides of a connection know |
-//! | `sealed.rs` | the encrypted records of a connection with a secret |
-//! | `tcp.rs` | connections |
+//! | `sealed.rs` | the secret that both sides of a connection know, and its encrypted records |
 //! | `error.rs` | the error type |
 #![forbid(unsafe_code)]
 
@@ -55,9 +56,7 @@ mod lease;
 mod outbox;
 mod program;
 mod sealed;
-mod secret;
 mod slurm;
-mod tcp;
 mod wire;
 mod worker;
 

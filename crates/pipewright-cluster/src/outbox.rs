@@ -1,19 +1,20 @@
 //! The bytes that a connection is still to send, written by a thread of its own: nobody else waits for the network.
 
 use std::io::{self, Write};
+use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pipewright_batch::AttemptKey;
+use pipewright_os::host::network;
 use serde::Serialize;
 
-use super::error::RemoteError;
-use super::lease::Lease;
-use super::wire::message;
-use super::wire::{FromWorker, Stream, ToWorker};
+use crate::error::RemoteError;
+use crate::lease::Lease;
+use crate::wire::{self, FromWorker, Stream, ToWorker};
 
 /// Bytes of output that a worker may send before the host has taken any.
-pub(crate) const WINDOW_BYTES: u64 = 4 << 20;
+const WINDOW_BYTES: u64 = 4 << 20;
 
 /// Bytes of output in one message.
 const PIECE_BYTES: usize = 128 << 10;
@@ -34,8 +35,8 @@ struct State {
     bytes: Vec<u8>,
     /// Bytes of output that may still be sent, by the worker; on the side of the host, that may still arrive.
     credit: u64,
-    /// Credit that the worker has not been told of, and the number of the last beat that arrived. Both are sums, so that a worker
-    /// that does not read holds up no memory.
+    /// Credit that the worker has not been told of, and the number of the last beat that arrived. Both are sums, so
+    /// that a worker that does not read holds up no memory.
     owed: u64,
     seen: Option<u64>,
     /// The thread that writes waits for bytes.
@@ -64,7 +65,7 @@ impl Outbox {
     pub(crate) fn send(&self, message: &impl Serialize) -> Result<(), RemoteError> {
         let mut state = self.state();
         if !state.is_closed {
-            message::append(&mut state.bytes, message)?;
+            wire::append(&mut state.bytes, message)?;
             self.wake(state);
         }
         Ok(())
@@ -85,7 +86,7 @@ impl Outbox {
             state.credit -= piece.len() as u64;
             bytes = rest;
             // A piece is never too long.
-            let _ = message::append(&mut state.bytes, &FromWorker::Output(key, stream, piece));
+            let _ = wire::append(&mut state.bytes, &FromWorker::Output(key, stream, piece));
             self.wake(state);
         }
     }
@@ -168,15 +169,15 @@ impl Outbox {
             let due = lease.map(Lease::next_beat);
             if let Some(lease) = lease.filter(|_| due.is_some_and(|due| due <= now)) {
                 // A beat is never too long.
-                let _ = message::append(&mut state.bytes, &FromWorker::Beat(lease.beat(now)));
+                let _ = wire::append(&mut state.bytes, &FromWorker::Beat(lease.beat(now)));
             }
             // Numbers are never too long.
             if let Some(number) = state.seen.take() {
-                let _ = message::append(&mut state.bytes, &ToWorker::Seen(number));
+                let _ = wire::append(&mut state.bytes, &ToWorker::Seen(number));
             }
             let owed = std::mem::take(&mut state.owed);
             if owed > 0 {
-                let _ = message::append(&mut state.bytes, &ToWorker::Credit(owed));
+                let _ = wire::append(&mut state.bytes, &ToWorker::Credit(owed));
             }
             if !state.bytes.is_empty() || state.is_closed {
                 std::mem::swap(bytes, &mut state.bytes);
@@ -209,6 +210,14 @@ impl Outbox {
     }
 }
 
+/// Sets the options of a connection: messages leave at once, and those that are lost are sent again soon, because a
+/// node that is not heard for some seconds is lost.
+pub(crate) fn configure(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    // Without it, a cut of the network loses a node sooner.
+    network::resend_soon(stream).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use std::thread;
@@ -226,7 +235,7 @@ mod tests {
         while frames.fill(&mut reader).unwrap() {}
         let mut messages = Vec::new();
         while let Some(body) = frames.next().unwrap() {
-            messages.push(format!("{:?}", message::parse::<FromWorker<'_>>(body).unwrap()));
+            messages.push(format!("{:?}", wire::parse::<FromWorker<'_>>(body).unwrap()));
         }
         messages
     }
@@ -280,8 +289,8 @@ mod tests {
         let mut bytes = Vec::new();
         outbox.take(&mut bytes, None);
         let mut wanted = Vec::new();
-        message::append(&mut wanted, &ToWorker::Seen(100_000)).unwrap();
-        message::append(&mut wanted, &ToWorker::Credit(100_000)).unwrap();
+        wire::append(&mut wanted, &ToWorker::Seen(100_000)).unwrap();
+        wire::append(&mut wanted, &ToWorker::Credit(100_000)).unwrap();
         assert_eq!(bytes, wanted);
         assert!(outbox.arrived(WINDOW_BYTES) && !outbox.arrived(1));
     }

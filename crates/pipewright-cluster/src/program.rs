@@ -33,8 +33,8 @@ impl Program {
         Ok(Program::new(bytes))
     }
 
-    /// Returns the hash of the program of this process. Its file is read once, by one thread and in pieces: strangers that connect
-    /// all at once must not cost its size each.
+    /// Returns the hash of the program of this process. Its file is read once, by one thread and in pieces: strangers
+    /// that connect all at once must not cost its size each.
     ///
     /// # Errors
     /// The file cannot be read.

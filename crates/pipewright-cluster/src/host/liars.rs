@@ -12,12 +12,12 @@ use pipewright_batch::{
 };
 
 use super::Remote;
-use super::link::{self, Closer};
+use super::link::{self, Closer, Served};
 use super::reports::{Origin, Report, Reports};
-use crate::wire::message;
 use crate::wire::{self, About, Ended, FromWorker};
 
-/// A worker that sends its node, the same messages again and again, and a beat twice a second until the connection is closed.
+/// A worker that sends its node, the same messages again and again, and a beat twice a second until the connection is
+/// closed.
 struct Liar {
     first: Vec<u8>,
     repeated: Vec<u8>,
@@ -38,7 +38,7 @@ impl Read for Liar {
                 return Ok(0);
             }
             self.beats += 1;
-            message::append(&mut self.first, &FromWorker::Beat(self.beats)).unwrap();
+            wire::append(&mut self.first, &FromWorker::Beat(self.beats)).unwrap();
         }
         let count = buffer.len().min(self.first.len());
         buffer[..count].copy_from_slice(&self.first[..count]);
@@ -80,9 +80,9 @@ fn host(repeated: &[FromWorker<'_>], repeats: u32) -> (Remote, Arc<AtomicBool>) 
         is_closed: Arc::clone(&is_closed),
     };
     let about = About { node: "liar".to_owned(), slots: 1 };
-    message::append(&mut liar.first, &FromWorker::About(about)).unwrap();
+    wire::append(&mut liar.first, &FromWorker::About(about)).unwrap();
     for message in repeated {
-        message::append(&mut liar.repeated, message).unwrap();
+        wire::append(&mut liar.repeated, message).unwrap();
     }
     let unread = Unread(Arc::clone(&is_closed));
     let settings = LocalSettings::default();
@@ -153,6 +153,13 @@ fn a_node_that_ends_jobs_that_do_not_run_there_is_given_up() {
     assert!(is_closed.load(Ordering::SeqCst));
 }
 
+/// Reads what a node has sent, up to its end.
+fn serve(reports: &Reports, bytes: &[u8], notes: &AtomicU32) -> Served {
+    let close: Closer = Arc::new(|| {});
+    let settings = LocalSettings::default();
+    link::serve(reports, bytes, io::sink(), &settings, &close, Origin::Command, notes)
+}
+
 #[test]
 fn a_node_that_sends_more_output_than_was_allowed_is_given_up() {
     let key = AttemptKey { job: 7, attempt: 1 };
@@ -162,21 +169,11 @@ fn a_node_that_sends_more_output_than_was_allowed_is_given_up() {
     let reports = Reports::new();
     let mut bytes = Vec::new();
     let about = About { node: "liar".to_owned(), slots: 1 };
-    message::append(&mut bytes, &FromWorker::About(about)).unwrap();
+    wire::append(&mut bytes, &FromWorker::About(about)).unwrap();
     for _ in 0..100 {
-        message::append(&mut bytes, &output).unwrap();
+        wire::append(&mut bytes, &output).unwrap();
     }
-    let settings = LocalSettings::default();
-    let close: Closer = Arc::new(|| {});
-    let served = link::serve(
-        &reports,
-        &bytes[..],
-        io::sink(),
-        &settings,
-        &close,
-        Origin::Command,
-        &AtomicU32::new(0),
-    );
+    let served = serve(&reports, &bytes, &AtomicU32::new(0));
     assert!(served.error.unwrap().to_string().contains("more output than was allowed"));
 }
 
@@ -234,27 +231,18 @@ fn the_texts_of_a_node_are_bounded() {
     let long = || "x".repeat(LONG);
     let mut bytes = Vec::new();
     let about = About { node: long(), slots: 1 };
-    message::append(&mut bytes, &FromWorker::About(about)).unwrap();
+    wire::append(&mut bytes, &FromWorker::About(about)).unwrap();
     // Three times, and only the first is told.
     for _ in 0..3 {
-        message::append(&mut bytes, &FromWorker::Draining(long())).unwrap();
+        wire::append(&mut bytes, &FromWorker::Draining(long())).unwrap();
     }
     let lost = AttemptEnd::without_run(key, AttemptOutcome::Lost(long()));
     let mut end = Box::new(Ended::new(lost, Some(NodeOutput::default())));
     end.end.node = Some(long());
     end.written.iter_mut().for_each(|it| (it.tail, it.error) = (long(), Some(long())));
-    message::append(&mut bytes, &FromWorker::Ended(end)).unwrap();
-    let (reports, settings) = (Reports::new(), LocalSettings::default());
-    let close: Closer = Arc::new(|| {});
-    link::serve(
-        &reports,
-        &bytes[..],
-        io::sink(),
-        &settings,
-        &close,
-        Origin::Command,
-        &AtomicU32::new(0),
-    );
+    wire::append(&mut bytes, &FromWorker::Ended(end)).unwrap();
+    let reports = Reports::new();
+    serve(&reports, &bytes, &AtomicU32::new(0));
     let kept = reports.take(None);
     assert_eq!(kept.len(), 4, "its name, that it is drained, an end, and that it has left");
     let text = format!("{kept:?}");
@@ -286,15 +274,14 @@ fn an_attempt_that_has_not_begun_is_not_ended_by_its_node() {
 fn a_node_that_comes_again_has_no_more_messages() {
     let mut bytes = Vec::new();
     let about = About { node: "liar".to_owned(), slots: 1 };
-    message::append(&mut bytes, &FromWorker::About(about)).unwrap();
+    wire::append(&mut bytes, &FromWorker::About(about)).unwrap();
     for _ in 0..600 {
-        message::append(&mut bytes, &FromWorker::Note("again".to_owned())).unwrap();
+        wire::append(&mut bytes, &FromWorker::Note("again".to_owned())).unwrap();
     }
-    let (reports, settings, notes) = (Reports::new(), LocalSettings::default(), AtomicU32::new(0));
-    let close: Closer = Arc::new(|| {});
+    let (reports, notes) = (Reports::new(), AtomicU32::new(0));
     let mut told = 0;
     for _ in 0..3 {
-        link::serve(&reports, &bytes[..], io::sink(), &settings, &close, Origin::Command, &notes);
+        serve(&reports, &bytes, &notes);
         let kept = reports.take(None).into_iter();
         told += kept.filter(|report| matches!(report, Report::Note { .. })).count();
     }

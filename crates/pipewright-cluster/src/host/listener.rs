@@ -14,17 +14,16 @@ use pipewright_os::base::{open_limit, stdio};
 use super::link;
 use super::reports::{Origin, Reports};
 use crate::error::RemoteError;
+use crate::outbox;
 use crate::program::Program;
-use crate::sealed::Session;
-use crate::secret::Secret;
-use crate::tcp;
+use crate::sealed::{Secret, Session};
 use crate::wire::hello::greet_worker;
 
 /// The time for a handshake. Somebody who only connects is not waited for longer.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Handshakes at one time, at most, and their share of the handles that this process may have. Further connections are closed, and
-/// workers try again.
+/// Handshakes at one time, at most, and their share of the handles that this process may have. Further connections are
+/// closed, and workers try again.
 const MOST_HANDSHAKES: usize = 256;
 const HANDLES_SHARE: usize = 8;
 
@@ -47,8 +46,8 @@ struct Shared {
     places: Places,
 }
 
-/// Handles that are kept for handshakes: a stranger gets one of them, and gives it back. So the others, those of outputs, the log and
-/// nodes, are as many whatever strangers do.
+/// Handles that are kept for handshakes: a stranger gets one of them, and gives it back. So the others, those of
+/// outputs, the log and nodes, are as many whatever strangers do.
 struct Places {
     free: Mutex<Vec<Handle>>,
     /// Those of handshakes, and one that a connection has before it is closed.
@@ -62,7 +61,8 @@ impl Places {
         places
     }
 
-    /// Frees the handle of a place, for a connection. Returns the number of places that are left; `None`: there is none.
+    /// Frees the handle of a place, for a connection. Returns the number of places that are left; `None`: there is
+    /// none.
     fn take(&self) -> Option<usize> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.pop().map(|_| free.len())
@@ -183,7 +183,7 @@ impl Shared {
     }
 
     fn greet(&self, stream: &TcpStream) -> Result<Session, RemoteError> {
-        tcp::configure(stream)?;
+        outbox::configure(stream)?;
         let until = Instant::now() + HANDSHAKE_TIMEOUT;
         stream.set_write_timeout(Some(HANDSHAKE_TIMEOUT))?;
         let mut reader = Timed { stream, until };

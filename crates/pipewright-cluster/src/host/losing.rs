@@ -76,8 +76,8 @@ impl Remote {
         self.report_capacity();
     }
 
-    /// Closes the connection of each node that has not ended an attempt in time, or that takes no messages. It beats, so it is not
-    /// silent; what runs there ends with its lease, and is lost then. Returns the time of the next look.
+    /// Closes the connection of each node that has not ended an attempt in time, or that takes no messages. It beats,
+    /// so it is not silent; what runs there ends with its lease, and is lost then. Returns the time of the next look.
     pub(super) fn check_deadlines(&mut self, now: Instant) -> Option<Instant> {
         let is_gone = |node: &Node| matches!(node.state, NodeState::Disconnected(_));
         let mut overdue = Vec::new();
@@ -137,6 +137,8 @@ impl Remote {
 
     /// Gives up the nodes that were silent for too long. Returns the time at which the next one would be.
     pub(super) fn check_silence(&mut self, now: Instant) -> Option<Instant> {
+        // A node whose connection is closed is lost here too, and not at the close: only once it has been silent for as
+        // long has its lease ended, and with it its jobs, so that they may run elsewhere.
         let silent: Vec<_> = self
             .nodes
             .iter()

@@ -1,51 +1,48 @@
-//! The executor that runs attempts on other machines.
+//! The executor that runs attempts on other machines; the settings: which nodes, and how they are reached.
 //!
-//! One thread runs the batch, and takes the reports of all connections. Each connection has a thread that reads and one that writes, so
-//! a slow node, network or disk holds up no beat.
+//! One thread runs the batch, and takes the reports of all connections. Each connection has a thread that reads and one
+//! that writes, so a slow node, network or disk holds up no beat.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `nodes.rs` | the settings: which nodes, and how they are reached |
-//! | `placing.rs`, `placement.rs` | which node runs an attempt |
+//! | `placing.rs` | which node runs an attempt |
 //! | `losing.rs` | nodes that are drained, silent or gone, and the end of all |
 //! | `reports.rs` | the reports of all connections |
-//! | `link.rs` | a connection to a worker |
-//! | `connector.rs` | connects a node, again and again |
-//! | `via.rs`, `bootstrap.rs` | workers over the stdio of a command, and the way of the program there |
-//! | `slurm/` | the nodes of a Slurm allocation |
+//! | `link.rs` | a connection to a worker; connects a node, again and again |
+//! | `via.rs` | workers over the stdio of a command, and the way of the program there |
+//! | `slurm.rs` | the nodes of a Slurm allocation |
 //! | `listener.rs` | workers that connect by themselves |
 //! | `liars.rs` | tests: nodes that lie |
 
-mod bootstrap;
-pub(crate) mod connector;
-#[cfg(test)]
-mod liars;
 pub(crate) mod link;
 mod listener;
 mod losing;
-mod nodes;
-mod placement;
 mod placing;
 pub(crate) mod reports;
 mod slurm;
 mod via;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ffi::OsString;
 use std::io;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pipewright::Source;
 use pipewright_batch::{
-    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, MachineMemory,
-    OutputSink,
+    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, LocalSettings,
+    MachineMemory, Machines, OutputSink,
 };
 
-use super::wire::{About, Ended, Stream, ToWorker};
+use crate::program::Program;
+use crate::wire::{About, Ended, Stream, ToWorker};
 use link::Link;
-pub use nodes::Nodes;
-use placement::{End, Place, Placement};
+use placing::{End, Place, Placement};
 use reports::{NodeId, Origin, Report, Reports};
+use slurm::Cluster;
+use via::{Delivery, Via};
+
 pub use slurm::Slurm;
 
 /// Runs attempts on other machines.
@@ -219,8 +216,8 @@ impl Remote {
             return self.late_end(id, key);
         };
         let (mut end, files) = ended.arrived(&node.name);
-        // An engine that ends an allocation sends SIGTERM to the jobs, too, and a shell or a handler makes any code of it. They
-        // have not failed.
+        // An engine that ends an allocation sends SIGTERM to the jobs, too, and a shell or a handler makes any code of
+        // it. They have not failed.
         let is_draining = matches!(node.state, NodeState::Draining);
         if is_draining && end.outcome.may_be_told_to_end() {
             end.outcome = AttemptOutcome::Lost(format!("node {}: it was asked to end", node.name));
@@ -359,3 +356,116 @@ impl Executor for Remote {
         true
     }
 }
+
+/// The time that a node has beyond the grace of a stop: for the rest of the output, and for the way of the end to the
+/// host.
+const END_MARGIN: Duration = Duration::from_secs(5);
+
+/// The nodes that run a batch, instead of this machine.
+///
+/// ```no_run
+/// use pipewright_batch::{Batch, Job};
+/// use pipewright_cluster::Nodes;
+/// let nodes = Nodes::new().via(["ssh", "n1"]).via(["ssh", "n2"]);
+/// let summary = Batch::new().nodes(nodes).run(["uptime"].map(Job::new))?;
+/// assert_eq!(summary.succeeded, 1);
+/// # Ok::<(), pipewright_batch::BatchError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use = "nodes do nothing until a batch is started on them"]
+pub struct Nodes {
+    commands: Vec<Vec<OsString>>,
+    worker_path: Option<PathBuf>,
+    slots: Option<u32>,
+    slurm: Option<Slurm>,
+    is_verbose: bool,
+}
+
+impl Nodes {
+    /// Creates an empty list.
+    pub fn new() -> Nodes {
+        Nodes::default()
+    }
+
+    /// Adds a node. The command connects its stdin and stdout to a program there, whose words are added to its own:
+    /// `ssh n1`, `docker exec -i c`, `kubectl exec -i pod --`.
+    ///
+    /// The program is `sh`, which gets a copy of this program, kept in the cache folder of the node. It is copied once.
+    pub fn via<I>(mut self, command: I) -> Nodes
+    where
+        I: IntoIterator<Item: Into<OsString>>,
+    {
+        self.commands.push(command.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets the path of pipewright on the nodes. Nothing is copied there, and no shell is needed.
+    pub fn worker_path(mut self, path: impl Into<PathBuf>) -> Nodes {
+        self.worker_path = Some(path.into());
+        self
+    }
+
+    /// Adds the nodes of a Slurm allocation.
+    pub fn slurm(mut self, slurm: Slurm) -> Nodes {
+        self.slurm = Some(slurm);
+        self
+    }
+
+    /// Adds notes about addresses and refused connections.
+    pub fn verbose(mut self) -> Nodes {
+        self.is_verbose = true;
+        self
+    }
+
+    /// Sets the number of jobs that each node runs at once. The default is the number of processors that the worker
+    /// there may use.
+    pub fn slots_per_node(mut self, count: u32) -> Nodes {
+        self.slots = Some(count.max(1));
+        self
+    }
+}
+
+impl Machines for Nodes {
+    fn connect(&self, settings: &LocalSettings) -> io::Result<Box<dyn Executor>> {
+        let has_nodes = !self.commands.is_empty() || self.slurm.is_some();
+        if self.commands.iter().any(Vec::is_empty) || !has_nodes {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no node"));
+        }
+        // A worker waits for room before the start, and the end of an attempt comes after its output.
+        let patience = settings.room_timeout + settings.kill_grace + END_MARGIN;
+        let settings = settings.clone();
+        let reports = Reports::new();
+        let delivery = match &self.worker_path {
+            Some(path) => Delivery::Path(path.clone()),
+            None if self.commands.is_empty() => Delivery::Complete,
+            None => Delivery::Copy(Arc::new(Program::own()?)),
+        };
+        for words in &self.commands {
+            let via = Via {
+                words: words.clone(),
+                delivery: delivery.clone(),
+                slots: self.slots,
+                reports: Arc::clone(&reports),
+                origin: Origin::Command,
+                running: Mutex::default(),
+                name: None,
+            };
+            reports.add_thread(link::spawn(&reports, &settings, via)?);
+        }
+        if let Some(slurm) = self.slurm.clone() {
+            let worker = self.worker_path.clone().map_or_else(std::env::current_exe, Ok)?;
+            let cluster = Cluster {
+                slurm,
+                worker,
+                slots: self.slots,
+                reports: Arc::clone(&reports),
+                settings: settings.clone(),
+            };
+            reports.add_thread(cluster.spawn()?);
+        }
+        Ok(Box::new(Remote::new(reports, patience, self.is_verbose)))
+    }
+}
+
+#[cfg(test)]
+mod liars;

@@ -45,7 +45,8 @@ pub(crate) enum Report {
     Left { node: NodeId, error: Option<RemoteError> },
     /// The nodes of an allocation come. It is not known yet how long they stay.
     Submitted,
-    /// Nodes of the allocation that join from now on, and those that are there, end at that time. `limit`: the time that a fresh allocation has.
+    /// Nodes of the allocation that join from now on, and those that are there, end at that time. `limit`: the time
+    /// that a fresh allocation has.
     Deadline { at: Option<Instant>, limit: Option<Duration> },
     /// Somebody connected who is no worker of this batch.
     Refused { peer: SocketAddr, error: RemoteError },
@@ -138,7 +139,8 @@ impl Reports {
         self.arrived.notify_one();
     }
 
-    /// Waits for reports, but no longer than `until`, and takes them. Returns none after that time, or when it was woken.
+    /// Waits for reports, but no longer than `until`, and takes them. Returns none after that time, or when it was
+    /// woken.
     pub(crate) fn take(&self, until: Option<Instant>) -> VecDeque<Report> {
         let mut state = self.state();
         while state.reports.is_empty() && !std::mem::take(&mut state.is_woken) {
@@ -231,7 +233,8 @@ impl Reports {
         true
     }
 
-    /// Waits for that time, or until another node is connected than the first so many. Returns true if the batch has ended.
+    /// Waits for that time, or until another node is connected than the first so many. Returns true if the batch has
+    /// ended.
     pub(crate) fn pause_until_joined(&self, time: Duration, joined: u64) -> bool {
         let end = Instant::now() + time;
         let mut state = self.state();

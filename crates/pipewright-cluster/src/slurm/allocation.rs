@@ -1,16 +1,18 @@
-//! An allocation: nodes that Slurm gives to this process, or that it already has.
+//! An allocation: nodes that Slurm gives to this process, or that it already has; its scripts, the commands that start
+//! workers on the nodes, and the file with their secret.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pipewright::CancelToken;
+use pipewright_batch::shell_quoted;
 use pipewright_os::base::generation::Generation;
+use tempfile::NamedTempFile;
 
-use super::client::Call;
-use super::error::SlurmError;
-use super::job::{JobInfo, JobNumber};
-use super::state::Phase;
+use super::client::{Call, SlurmError};
+use super::job::{JobInfo, JobNumber, Phase};
 
 /// The variable with the job in which this process runs.
 const JOB_ID: &str = "SLURM_JOB_ID";
@@ -41,7 +43,8 @@ pub(crate) struct AllocationRequest {
 ///
 /// # Drop
 /// Cancels the job if this process submitted it (`scancel`), which takes up to 10 s if the controller does not answer.
-/// [`end`](Self::end) also reports whether that worked. If this process is killed, the script of the allocation ends it.
+/// [`end`](Self::end) also reports whether that worked. If this process is killed, the script of the allocation ends
+/// it.
 #[derive(Debug)]
 pub(crate) struct Allocation {
     id: JobNumber,
@@ -64,8 +67,8 @@ impl Allocation {
     /// Submits a job that has whole nodes.
     ///
     /// # Platform
-    /// `sbatch`, with the script on its stdin. A failed node does not end the job (`--no-kill`), and the job never runs a
-    /// second time (`--no-requeue`).
+    /// `sbatch`, with the script on its stdin. A failed node does not end the job (`--no-kill`), and the job never runs
+    /// a second time (`--no-requeue`).
     ///
     /// # Errors
     /// Slurm is not installed, does not answer, or refuses the job.
@@ -122,8 +125,8 @@ impl Allocation {
             .ok_or(SlurmError::Unreadable { program: "scontrol", text: printed })
     }
 
-    /// Waits until the job has its nodes. After each question that found it waiting, calls `waiting` with the job, and then `pause`
-    /// with the time until the next question. `pause` returns true if there is to be none.
+    /// Waits until the job has its nodes. After each question that found it waiting, calls `waiting` with the job, and
+    /// then `pause` with the time until the next question. `pause` returns true if there is to be none.
     ///
     /// A controller that is away for less than five minutes is waited for.
     ///
@@ -251,4 +254,141 @@ fn node_names(list: Option<&str>, cancel: &CancelToken) -> Result<Vec<String>, S
     let printed = Call::new("scontrol", ["show", "hostnames", list]).until(cancel).run()?;
     let names: Vec<String> = printed.split_whitespace().map(str::to_owned).collect();
     if names.is_empty() { Err(unreadable(list)) } else { Ok(names) }
+}
+
+/// Options of each `srun` that starts workers.
+///
+/// A worker that fails, or a node that is lost, must not end the others; `--wait=0` and `--kill-on-bad-exit=0` replace
+/// what the site or the user's environment says. `--overlap` lets a worker start again beside others. The worker itself
+/// decides about processors, so `--cpu-bind=none`. `--export=ALL`: an allocation that was submitted with
+/// `--export=NONE` would start workers without PATH.
+const SRUN_OPTIONS: [&str; 10] = [
+    "--overlap",
+    "--ntasks-per-node=1",
+    "--kill-on-bad-exit=0",
+    "--no-kill",
+    "--wait=0",
+    "--cpu-bind=none",
+    "--mpi=none",
+    "--export=ALL",
+    "--job-name=pipewright",
+    "--quiet",
+];
+
+/// The connection between a worker and this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Connection {
+    /// The worker connects to this process by itself. It has no input.
+    DialBack,
+    /// The stdin and stdout of `srun` are those of the worker.
+    Stdio,
+}
+
+/// Returns the script of an allocation whose workers dial back: one on each node. It ends with the last of them, and so
+/// does the allocation.
+pub(crate) fn dial_back_script(worker: &[OsString]) -> Vec<u8> {
+    let mut script = b"#!/bin/sh\n\
+        # Made by pipewright: a worker on each node. The allocation ends with the last of them.\n\
+        exec srun --nodes=\"$SLURM_JOB_NUM_NODES\" --ntasks=\"$SLURM_JOB_NUM_NODES\" --input=none"
+        .to_vec();
+    for option in SRUN_OPTIONS {
+        script.push(b' ');
+        script.extend_from_slice(option.as_bytes());
+    }
+    script.push(b' ');
+    script.extend_from_slice(&shell_quoted(worker));
+    script.push(b'\n');
+    script
+}
+
+/// The time for which an allocation without workers keeps its nodes: they start again within it.
+pub(crate) const IDLE_TIME: Duration = Duration::from_secs(20);
+
+/// Returns the script of an allocation whose workers [`srun_on_node`] starts. It ends that time after the last of them,
+/// or after its own start if there is none: [`IDLE_TIME`]. Seconds count.
+pub(crate) fn holding_script(idle: Duration) -> Vec<u8> {
+    let idle = idle.as_secs();
+    // Steps have numbers; the script itself is `.batch`. Without an answer of the controller there may be steps.
+    format!(
+        r#"#!/bin/sh
+# Made by pipewright: keeps the nodes while a worker runs, and for {idle} s after the last of them.
+last=$(date +%s)
+while [ $(($(date +%s) - last)) -lt {idle} ]; do
+    sleep 3
+    if steps=$(squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format=%i); then
+        case $steps in *.[0-9]*) ;; *) continue ;; esac
+    fi
+    last=$(date +%s)
+done
+"#
+    )
+    .into_bytes()
+}
+
+/// Returns the command that starts a worker on one node of an allocation.
+pub(crate) fn srun_on_node(
+    id: JobNumber,
+    node: &str,
+    connection: Connection,
+    worker: &[OsString],
+) -> Vec<OsString> {
+    let place = [format!("--nodelist={node}"), "--nodes=1".to_owned(), "--ntasks=1".to_owned()];
+    srun(id, &place, connection, worker)
+}
+
+/// Returns the command that starts a worker on each node of an allocation that this process has not submitted.
+pub(crate) fn srun_on_all_nodes(
+    id: JobNumber,
+    node_count: u32,
+    worker: &[OsString],
+) -> Vec<OsString> {
+    let place = [format!("--nodes={node_count}"), format!("--ntasks={node_count}")];
+    srun(id, &place, Connection::DialBack, worker)
+}
+
+fn srun(
+    id: JobNumber,
+    place: &[String],
+    connection: Connection,
+    worker: &[OsString],
+) -> Vec<OsString> {
+    let connected = match connection {
+        Connection::DialBack => "--input=none",
+        Connection::Stdio => "--unbuffered",
+    };
+    let mut words: Vec<OsString> = vec!["srun".into(), format!("--jobid={id}").into()];
+    words.extend(place.iter().map(OsString::from));
+    words.push(connected.into());
+    words.extend(SRUN_OPTIONS.iter().map(OsString::from));
+    words.extend_from_slice(worker);
+    words
+}
+
+/// A file that only this user can read. Dropping it removes it.
+///
+/// # Platform
+/// Unix: mode 0600, from its creation on. Windows: the folder decides who can read it.
+#[derive(Debug)]
+pub(crate) struct SecretFile(NamedTempFile);
+
+impl SecretFile {
+    /// Writes a secret to a new file in a folder that all nodes see.
+    ///
+    /// # Errors
+    /// The file cannot be created or written.
+    pub(crate) fn create(folder: &Path, secret: &[u8]) -> Result<SecretFile, SlurmError> {
+        let create = || {
+            let mut file = tempfile::Builder::new().prefix(".pipewright-").tempfile_in(folder)?;
+            file.write_all(secret)?;
+            // A node of a network filesystem sees what has left this one.
+            file.as_file().sync_all()?;
+            Ok(SecretFile(file))
+        };
+        create().map_err(SlurmError::Secret)
+    }
+
+    /// Returns the path, for the command line of the workers.
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
 }

@@ -1,5 +1,4 @@
-//! Shells of this machine as nodes.
-#![cfg(unix)]
+//! Shells of this machine as nodes. In a file of its own, since platform code stays out of the product's files.
 
 use std::fs;
 use std::path::Path;

@@ -1,42 +1,29 @@
-//! The nodes of a Slurm allocation: asks for it, starts a worker on each node, watches it, and asks for another one when it has ended.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `settings.rs` | the settings |
-//! | `workers.rs` | the commands that have started workers |
-//! | `error.rs` | the error that ends it |
+//! The nodes of a Slurm allocation: asks for it, starts a worker on each node, watches it, and asks for another one
+//! when it has ended.
 
-mod error;
-mod settings;
-mod workers;
-
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, fs, io, thread};
 
-use pipewright::CancelToken;
+use pipewright::{CancelToken, Child, Command, Contain, Scope, Stdio};
 use pipewright_batch::LocalSettings;
 use pipewright_os::base::error::Quoted;
 use pipewright_os::base::private_file;
 
-use super::connector;
+use super::link;
 use super::listener::Listener;
 use super::reports::{Origin, Report, Reports};
 use super::via::{Delivery, Via};
-use crate::secret::Secret;
+use crate::sealed::Secret;
 use crate::slurm::{
     Allocation, AllocationRequest, Connection, GrantedNodes, IDLE_TIME, JobInfo, Phase, SecretFile,
     SlurmError, SlurmState, controller_address, dial_back_script, holding_script,
     srun_on_all_nodes, srun_on_node,
 };
-use error::{ClusterError, cannot};
-pub use settings::Slurm;
-use workers::Workers;
 
 /// The time between two questions for the state of the allocation.
 const LOOK: Duration = Duration::from_secs(2);
@@ -258,7 +245,7 @@ impl Cluster {
             running: Mutex::default(),
             name: Some(format!("node {node}")),
         };
-        let thread = connector::spawn(&self.reports, &self.settings, via);
+        let thread = link::spawn(&self.reports, &self.settings, via);
         self.reports.add_thread(thread.map_err(cannot("start a thread"))?);
         Ok(())
     }
@@ -270,7 +257,8 @@ impl Cluster {
         self.reports.add([Report::Deadline { at, limit: job.time_limit }]);
     }
 
-    /// Watches an allocation, and starts workers again that are missing. Never trusts the end of an `srun`: the controller knows.
+    /// Watches an allocation, and starts workers again that are missing. Never trusts the end of an `srun`: the
+    /// controller knows.
     fn watch(
         &self,
         allocation: &Allocation,
@@ -360,4 +348,139 @@ impl Drop for Removed<'_> {
         // Ignored: there may be none.
         let _ = fs::remove_file(self.0);
     }
+}
+
+/// Settings of a batch on Slurm.
+///
+/// ```no_run
+/// use pipewright_batch::{Batch, Job};
+/// use pipewright_cluster::{Nodes, Slurm};
+/// let nodes = Nodes::new().slurm(Slurm::new(4).argument("--time=10"));
+/// Batch::new().nodes(nodes).run((0..100).map(|number| Job::new("./simulate").arg(number.to_string())))?;
+/// # Ok::<(), pipewright_batch::BatchError>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Slurm {
+    nodes: u32,
+    arguments: Vec<OsString>,
+    over_stdio: bool,
+    address: Option<IpAddr>,
+}
+
+impl Slurm {
+    /// Describes an allocation of so many nodes. Inside of an allocation, its nodes are used, and none is asked for.
+    pub fn new(nodes: u32) -> Slurm {
+        Slurm { nodes: nodes.max(1), arguments: Vec::new(), over_stdio: false, address: None }
+    }
+
+    /// Adds an option for `sbatch`.
+    pub fn argument(mut self, argument: impl Into<OsString>) -> Slurm {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Speaks to workers over the stdin and stdout of `srun`, for nodes that cannot connect to this machine.
+    pub fn over_stdio(mut self) -> Slurm {
+        self.over_stdio = true;
+        self
+    }
+
+    /// Sets the address at which workers connect. The default is the one that this machine has on the network of
+    /// Slurm's controller.
+    pub fn listen_on(mut self, address: IpAddr) -> Slurm {
+        self.address = Some(address);
+        self
+    }
+}
+
+/// The time without a worker after which one is started again on its node.
+const MISSING: Duration = Duration::from_secs(10);
+
+/// Commands that have started workers.
+#[derive(Debug, Default)]
+struct Workers {
+    children: Vec<Child>,
+    /// The time since which a node has no worker, and the pause before the next try.
+    missing: HashMap<String, (Instant, Duration)>,
+}
+
+impl Workers {
+    /// Starts a command.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    fn start(&mut self, words: Vec<OsString>) -> Result<(), SlurmError> {
+        let mut words = words.into_iter();
+        let mut command = Command::new(words.next().unwrap_or_default());
+        let child = command
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .own_session()
+            .contain(Contain::Tree)
+            .kill_on_parent_exit(Scope::Tree)
+            .spawn()
+            .map_err(SlurmError::Start)?;
+        // Those that have ended are reaped by this.
+        self.children.retain(|child| !matches!(child.try_wait(), Ok(Some(_))));
+        self.children.push(child);
+        Ok(())
+    }
+
+    /// Returns the nodes that have had no worker for some time, and longer after each try.
+    fn missing(&mut self, nodes: &[String], connected: &[String]) -> Vec<String> {
+        let now = Instant::now();
+        self.missing.retain(|node, _| !connected.contains(node));
+        let lacking = nodes.iter().filter(|node| !connected.contains(node));
+        lacking
+            .filter(|node| {
+                let (since, pause) = self.missing.entry((*node).clone()).or_insert((now, MISSING));
+                let is_due = now.duration_since(*since) >= *pause;
+                if is_due {
+                    (*since, *pause) = (now, pause.saturating_mul(2).min(MISSING * 12));
+                }
+                is_due
+            })
+            .cloned()
+            .collect()
+    }
+}
+
+/// An error that ends the search for nodes.
+#[derive(Debug)]
+enum ClusterError {
+    Slurm(SlurmError),
+    Io { action: &'static str, source: io::Error },
+    Listen { address: IpAddr, source: io::Error },
+    NoAddress,
+    Ended(String),
+}
+
+impl fmt::Display for ClusterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClusterError::Slurm(error) => error.fmt(f),
+            ClusterError::Io { action, source } => write!(f, "cannot {action}: {source}"),
+            ClusterError::Listen { address, source } => {
+                write!(f, "cannot listen on {address}: {source}")
+            }
+            ClusterError::NoAddress => f.write_str(
+                "the address of this machine in the cluster is not known: name it with --listen",
+            ),
+            ClusterError::Ended(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<SlurmError> for ClusterError {
+    fn from(error: SlurmError) -> ClusterError {
+        ClusterError::Slurm(error)
+    }
+}
+
+/// Makes an error of an action.
+fn cannot(action: &'static str) -> impl FnOnce(io::Error) -> ClusterError {
+    move |source| ClusterError::Io { action, source }
 }

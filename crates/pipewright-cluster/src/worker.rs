@@ -1,39 +1,30 @@
 //! The worker: runs the attempts that a host sends it, on this node.
 //!
-//! Four threads: one runs the jobs, one reads orders, one writes what there is to tell, and one watches the lease. The first may wait
-//! for a slow host; the other three never do.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `inbox.rs` | orders that have arrived |
-//! | `sink.rs` | output on its way to the host |
+//! Four threads: one runs the jobs, one reads orders, one writes what there is to tell, and one watches the lease. The
+//! first may wait for a slow host; the other three never do.
 
-mod inbox;
-mod sink;
-
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pipewright::Source;
 use pipewright_batch::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, Local, NodeWriter,
     OutputSink,
 };
 
-use super::error::RemoteError;
-use super::lease::{BEAT, LEASE, Lease};
-use super::outbox::Outbox;
-use super::program::Program;
-use super::secret::Secret;
-use super::wire::hello::greet_host;
-use super::wire::message::{WireAttempt, parse};
-use super::wire::{self, About, Ended, Frames, FromWorker, ToWorker};
-use inbox::{Inbox, Order};
+use crate::error::RemoteError;
+use crate::lease::{BEAT, LEASE, Lease};
+use crate::outbox::Outbox;
+use crate::program::Program;
+use crate::sealed::Secret;
+use crate::wire::hello::greet_host;
+use crate::wire::{self, About, Ended, Frames, FromWorker, Stream, ToWorker, WireAttempt, parse};
 
 /// The variable with the secret, for systems that pass variables to nodes but no files. Jobs do not get it.
 pub const SECRET_VARIABLE: &str = "PIPEWRIGHT_BATCH_SECRET";
@@ -41,9 +32,9 @@ pub const SECRET_VARIABLE: &str = "PIPEWRIGHT_BATCH_SECRET";
 /// The time for a connection to the host, and then for the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time for which the end of a job by a signal, or by a code that a shell makes of one, is held back. An engine that ends an
-/// allocation sends SIGTERM to the jobs and to the worker, in any order, and the host has to hear first that the node is asked to
-/// end.
+/// The time for which the end of a job by a signal, or by a code that a shell makes of one, is held back. An engine
+/// that ends an allocation sends SIGTERM to the jobs and to the worker, in any order, and the host has to hear first
+/// that the node is asked to end.
 const HOLD: Duration = Duration::from_millis(250);
 
 /// The same for any other failure, which may be that of a handler of SIGTERM. Most are none, and wait for nothing.
@@ -73,12 +64,13 @@ impl Drain {
 
 /// The functions that a worker calls. They come from its program, because they concern the whole process.
 pub struct Hooks {
-    /// Called when the host is lost, and jobs may run. Has to end this process at once, so that the holders of the trees kill them.
+    /// Called when the host is lost, and jobs may run. Has to end this process at once, so that the holders of the
+    /// trees kill them.
     pub lost: Box<dyn Fn(&RemoteError) + Send + Sync>,
     /// Called when the host has accepted the worker.
     pub accepted: Box<dyn FnOnce(Drain)>,
-    /// Called with the time for which the host is known to count on this worker, whenever that is extended. After it, no job may run
-    /// here, even if this process hangs.
+    /// Called with the time for which the host is known to count on this worker, whenever that is extended. After it,
+    /// no job may run here, even if this process hangs.
     pub leased: Box<dyn Fn(Duration) + Send>,
 }
 
@@ -112,7 +104,9 @@ impl Worker {
         match Program::own_hash()? == hash {
             true => Ok(()),
             false => Err(RemoteError::Command(
-                "the copy of the program on the node is not the one of the batch: remove it from the cache folder there".to_owned(),
+                "the copy of the program on the node is not the one of the batch: \
+                 remove it from the cache folder there"
+                    .to_owned(),
             )),
         }
     }
@@ -146,7 +140,7 @@ impl Worker {
     }
 
     fn serve_tcp(self, stream: TcpStream, secret: Secret, hooks: Hooks) -> Result<(), RemoteError> {
-        super::tcp::configure(&stream)?;
+        crate::outbox::configure(&stream)?;
         stream.set_read_timeout(Some(CONNECT_TIMEOUT))?;
         let session = greet_host(&mut &stream, &mut &stream, Some(&secret))?;
         drop(secret);
@@ -156,7 +150,8 @@ impl Worker {
         self.serve(session.reader(stream.try_clone()?), session.writer(stream), hooks)
     }
 
-    /// Runs what the host at the other end of these streams sends. They have no secret: whoever started this process has them.
+    /// Runs what the host at the other end of these streams sends. They have no secret: whoever started this process
+    /// has them.
     ///
     /// # Errors
     /// The other side is no host, or another program.
@@ -369,7 +364,7 @@ fn prepare(
     let writer = files.map(NodeWriter::create).transpose()?;
     let sink: Box<dyn OutputSink> = match &writer {
         Some(writer) => writer.sink(),
-        None => Box::new(sink::Sink { outbox: Arc::clone(outbox), key, is_live }),
+        None => Box::new(Sink { outbox: Arc::clone(outbox), key, is_live }),
     };
     Ok((wire::attempt_of(attempt, sink)?, writer))
 }
@@ -384,7 +379,7 @@ pub(super) fn orders_of(bytes: &[u8], outbox: &Arc<Outbox>) -> usize {
     let (inbox, lease) = (Inbox::new(Box::new(|| {})), Lease::new(BEAT, LEASE));
     // Any error is right: the connection ends with it.
     let _ = read_orders(Frames::default(), bytes, &inbox, &lease, &|_| {}, outbox);
-    let sink = |key| sink::Sink { outbox: Arc::clone(outbox), key, is_live: false };
+    let sink = |key| Sink { outbox: Arc::clone(outbox), key, is_live: false };
     let starts = |order| match order {
         Order::Start(attempt) => {
             let key = attempt.key;
@@ -393,4 +388,106 @@ pub(super) fn orders_of(bytes: &[u8], outbox: &Arc<Outbox>) -> usize {
         _ => false,
     };
     inbox.take().into_iter().filter_map(|order| starts(order).then_some(())).count()
+}
+
+/// An order.
+#[derive(Debug)]
+enum Order {
+    Start(Box<WireAttempt>),
+    Stop(AttemptKey),
+    End,
+}
+
+/// Makes an executor return from its wait.
+type Waker = Box<dyn Fn() + Send + Sync>;
+
+/// The inbox of a worker.
+struct Inbox {
+    state: Mutex<State>,
+    arrived: Condvar,
+    wake_executor: Waker,
+}
+
+#[derive(Default)]
+struct State {
+    orders: VecDeque<Order>,
+    waits_in_executor: bool,
+}
+
+impl Inbox {
+    fn new(wake_executor: Waker) -> Inbox {
+        Inbox { state: Mutex::default(), arrived: Condvar::new(), wake_executor }
+    }
+
+    fn push(&self, order: Order) {
+        let mut state = self.state();
+        state.orders.push_back(order);
+        let waits_in_executor = std::mem::take(&mut state.waits_in_executor);
+        drop(state);
+        match waits_in_executor {
+            true => (self.wake_executor)(),
+            false => self.arrived.notify_one(),
+        }
+    }
+
+    /// Returns all orders that have arrived.
+    fn take(&self) -> VecDeque<Order> {
+        std::mem::take(&mut self.state().orders)
+    }
+
+    /// Waits until an order has arrived, but no longer than `until`.
+    fn wait(&self, until: Option<Instant>) {
+        let mut state = self.state();
+        while state.orders.is_empty() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            state = match left {
+                Some(Duration::ZERO) => return,
+                Some(left) => {
+                    let waited = self.arrived.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Returns true if no order has arrived, so that the caller may wait in its executor, which the next order wakes.
+    /// Call [`Self::leave_executor`] afterwards.
+    fn enter_executor(&self) -> bool {
+        let mut state = self.state();
+        state.waits_in_executor = state.orders.is_empty();
+        state.waits_in_executor
+    }
+
+    fn leave_executor(&self) {
+        self.state().waits_in_executor = false;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The queue is consistent between calls.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends output to the host. Waits while the host is behind: then the jobs of this node wait for their readers, as they
+/// would at a full pipe. Beats go on.
+#[derive(Debug)]
+struct Sink {
+    outbox: Arc<Outbox>,
+    key: AttemptKey,
+    is_live: bool,
+}
+
+impl OutputSink for Sink {
+    fn write(&mut self, stream: Source, bytes: &[u8]) {
+        let stream = match stream {
+            Source::Stderr => Stream::Stderr,
+            _ => Stream::Stdout,
+        };
+        self.outbox.send_output(self.key, stream, bytes);
+    }
+
+    fn is_live(&self) -> bool {
+        self.is_live
+    }
 }
