@@ -17,7 +17,7 @@ use crate::options::{
     DiskPreset, IpcOptions, PipesOptions, PipesPreset,
 };
 use crate::plan::{self, Observer, PlannedChart, SeriesRules};
-use crate::report::{self, BenchReport, SCHEMA, Section, Settings, compare, warnings};
+use crate::report::{self, BenchReport, SCHEMA, Section, Settings, compare};
 use crate::show::{self, ReportFiles, cut};
 
 /// A benchmark, ready to be measured.
@@ -233,7 +233,7 @@ fn judge(
     sections: &[PlannedSection],
     old: Option<&BenchReport>,
 ) {
-    report.warnings = warnings::warnings(report);
+    report.warnings = report::warnings(report);
     let section = |planned: &PlannedSection| {
         let mut part = report.clone();
         part.charts.retain(|chart| planned.charts.contains(&chart.id));
@@ -257,7 +257,7 @@ fn judge(
 fn verdict_of(report: &BenchReport, verdict: SummaryFn) -> String {
     if report.measured().next().is_none() {
         "Nothing was measured.".to_owned()
-    } else if warnings::is_too_noisy(report) {
+    } else if report::is_too_noisy(report) {
         "This machine is too noisy now for a verdict.".to_owned()
     } else {
         verdict(&report.charts).unwrap_or_default()

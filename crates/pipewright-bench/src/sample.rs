@@ -136,7 +136,7 @@ pub(crate) fn pipes() -> BenchReport {
     let between =
         chart("between-other", "Writer and reader on different cores", vec![small, large, socket]);
     let mut report = report("pipes", vec![between, article]);
-    report.warnings = crate::report::warnings::warnings(&report);
+    report.warnings = crate::report::warnings(&report);
     report.verdict = crate::cases::pipes::verdict(&report.charts).unwrap_or_default();
     report
 }
@@ -168,7 +168,7 @@ pub(crate) fn trips() -> BenchReport {
         ],
     };
     let mut report = report("pipes", vec![chart]);
-    report.warnings = crate::report::warnings::warnings(&report);
+    report.warnings = crate::report::warnings(&report);
     report
 }
 
@@ -226,7 +226,7 @@ pub(crate) fn spawn() -> BenchReport {
     };
     let mut report = report("spawn", vec![chart]);
     report.complete = false;
-    report.warnings = crate::report::warnings::warnings(&report);
+    report.warnings = crate::report::warnings(&report);
     report
         .warnings
         .push(Warning { kind: "test".to_owned(), message: "a <note> & more".to_owned() });

@@ -68,7 +68,8 @@ pub(crate) fn charts(lengths: &[usize], pair: Processors, time: Duration) -> Vec
 const PACKETS: u64 = 5000;
 const AVERAGE_BYTES: usize = 86_784;
 
-/// Returns the chart of the messages of a build: thousands of packets, most of them small, with most bytes in large ones.
+/// Returns the chart of the messages of a build: thousands of packets, most of them small, with most bytes in large
+/// ones.
 fn build_chart(pair: Processors, time: Duration) -> PlannedChart {
     let method = |name: &str, method| {
         case(name, Unit::Seconds, move || on_own_thread(|| send_build(method, pair)))

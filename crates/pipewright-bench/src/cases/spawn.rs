@@ -11,7 +11,7 @@ use super::{Timing, chart, starting};
 use crate::child::ChildTask;
 use crate::plan::{CellError, Measure, PlannedChart, Point, Sample};
 use crate::report;
-use crate::stats::change::{ComparisonContext, Noise, Ratio};
+use crate::stats::{ComparisonContext, Noise, Ratio};
 use crate::units::{self, Unit, bytes};
 
 const PLAIN: &str = "no option";

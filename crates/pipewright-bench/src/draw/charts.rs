@@ -1,8 +1,7 @@
 //! Charts as SVG: lines over block sizes, with bands for the ranges; bars for cases, with whiskers; title, legend and
 //! tooltips of both.
 
-use super::svg::{Attributes, Svg, class, letter, line, mark, of_curve, points};
-use super::{BlockAxis, Scale};
+use super::{Attributes, BlockAxis, Scale, Svg, class, letter, line, mark, of_curve, points};
 use crate::report::{Cell, Chart, Comparison, Curve};
 use crate::units::{self, Unit};
 

@@ -1,10 +1,11 @@
 //! The comparison with an older report: changes that are larger than the noise of both, and than the drift of the
 //! machine itself.
 
-use super::{BenchReport, Cell, Chart, Compared, Comparison, Curve, warnings};
+use super::{
+    BenchReport, Cell, Chart, Compared, Comparison, Curve, are_too_many_noisy, is_disturbed,
+};
 use crate::host::HostReport;
-use crate::stats::change::{ComparisonContext, Noise, Ratio};
-use crate::stats::{Summary, ln, median};
+use crate::stats::{ComparisonContext, Noise, Ratio, Summary, ln, median};
 use crate::units::{self, Unit};
 
 /// Compares two reports cell by cell, without cells that only one of them has. Marks nothing if one of them is too
@@ -102,16 +103,15 @@ fn obstacle(old: &BenchReport, new: &BenchReport, pairs: &[Pair<'_>]) -> Option<
     let sides = pairs.iter().map(|pair| Cell::comparable(pair.old, pair.new));
     let (before, now): (Vec<bool>, Vec<bool>) =
         sides.map(|(before, now)| (is_noisy(before), is_noisy(now))).unzip();
-    let is_too_noisy = |noisy: &[bool]| {
-        warnings::are_too_many_noisy(noisy.iter().filter(|it| **it).count(), noisy.len())
-    };
+    let is_too_noisy =
+        |noisy: &[bool]| are_too_many_noisy(noisy.iter().filter(|it| **it).count(), noisy.len());
     if is_too_noisy(&now) {
         Some("this run is too noisy to compare")
     } else if is_too_noisy(&before) {
         Some("that run is too noisy to compare with")
-    } else if warnings::is_disturbed(new) {
+    } else if is_disturbed(new) {
         Some("other processes were busy during this run, so it cannot be compared")
-    } else if warnings::is_disturbed(old) {
+    } else if is_disturbed(old) {
         Some("other processes were busy during that run, so this one cannot be compared with it")
     } else {
         None

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::table::{self, TextTable};
 use crate::draw::charts::{self, Format, Subject};
-use crate::draw::svg::{Attributes, CURVES, Svg, class, escape, picture, style};
+use crate::draw::{Attributes, CURVES, Svg, class, escape, picture, style};
 use crate::report::{Axis, BenchReport, Chart, Section};
 use crate::units;
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::draw::svg::letter;
+use crate::draw::letter;
 use crate::report::compare::is_better;
 use crate::report::{Axis, BenchReport, Cell, Chart, Compared, Comparison, Curve};
 use crate::stats::Summary;

@@ -2,8 +2,7 @@
 
 use super::NOT_MEASURED;
 use super::table::{self, TextTable};
-use crate::draw::svg::{CURVES, TERMINAL, letter};
-use crate::draw::{BlockAxis, Scale};
+use crate::draw::{BlockAxis, CURVES, Scale, TERMINAL, letter};
 use crate::report::{Axis, BenchReport, Cell, Chart};
 use crate::units::{self, wrap};
 
