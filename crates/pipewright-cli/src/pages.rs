@@ -1,11 +1,98 @@
-//! Manual pages, in the language of man(7).
+//! Completion scripts and manual pages, in the language of man(7), made from the definition of the command line.
 //!
-//! The options come from clap; description, exit codes, environment variables and examples come from the text below
-//! the options of `--help`, so that each fact is written once.
+//! The options come from clap; description, exit codes, environment variables and examples come from the text below the
+//! options of `--help`, so that each fact is written once.
 
 use std::fmt::Write as _;
 
-use clap::{Arg, Command};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Command, CommandFactory as _};
+use clap_complete::Shell;
+
+use crate::Failure;
+use crate::args::Args;
+use crate::print::print;
+
+/// Prints a completion script.
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<i32, Failure> {
+    print(completion_script(shell)?)?;
+    Ok(crate::exit_code::SUCCESS)
+}
+
+/// Prints a manual page.
+pub(crate) fn man(names: &[String]) -> Result<i32, Failure> {
+    let mut command = Args::command();
+    command.build();
+    for name in names {
+        let found = command.find_subcommand(name);
+        let found = found
+            .ok_or_else(|| Failure(format!("unknown command \"{name}\": see pipewright --help")))?;
+        command = found.clone();
+    }
+    print(man_page(&mut command))?;
+    Ok(crate::exit_code::SUCCESS)
+}
+
+/// Returns the script of clap, and below it the completion of the command after the options: clap does not know how a
+/// shell completes another program's command line, and each shell has a way of its own, in the scripts beside this
+/// file.
+fn completion_script(shell: Shell) -> Result<String, Failure> {
+    let mut command = offered(&Args::command());
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "pipewright", &mut script);
+    let script = String::from_utf8(script).map_err(Failure::cannot("make the script"))?;
+    let options = options_with_value(&command);
+    Ok(match shell {
+        Shell::Bash => {
+            script
+                + &include_str!("pages/completion.bash").replace("@OPTIONS@", &options.join(" | "))
+        }
+        Shell::Fish => {
+            script + &include_str!("pages/completion.fish").replace("@OPTIONS@", &options.join(" "))
+        }
+        Shell::Zsh => {
+            let script = script.replace("_cmdambivalent", "_pipewright_command_words");
+            // The last lines run the script, and so the function has to stand before them.
+            let last = script.rfind("\nif [ \"$funcstack[1]\"").map_or(script.len(), |at| at + 1);
+            let (functions, run) = script.split_at(last);
+            [functions, include_str!("pages/completion.zsh"), run].concat()
+        }
+        _ => script,
+    })
+}
+
+/// Returns the definition that a script is made of: without hidden commands, and with the names that `man` takes.
+fn offered(command: &Command) -> Command {
+    let shown: Vec<&Command> =
+        command.get_subcommands().filter(|command| !command.is_hide_set()).collect();
+    // The definition takes static words only, and a process makes one script.
+    let name_of = |command: &&Command| -> &'static str { command.get_name().to_owned().leak() };
+    let names: Vec<&'static str> = shown.iter().map(name_of).collect();
+    let subcommands = shown.into_iter().cloned().map(|command| match command.get_name() {
+        "man" => {
+            command.mut_arg("command", |word| word.value_parser(PossibleValuesParser::new(&names)))
+        }
+        _ => command,
+    });
+    let offered = Command::new("pipewright").version(env!("CARGO_PKG_VERSION"));
+    offered.args(command.get_arguments()).subcommands(subcommands)
+}
+
+/// Returns the options of `run` and `pipe` whose value is the next word.
+fn options_with_value(command: &Command) -> Vec<String> {
+    let commands = ["run", "pipe"].iter().filter_map(|name| command.find_subcommand(name));
+    let options = commands.flat_map(Command::get_opts);
+    let names = options.flat_map(|option| {
+        let long = option.get_long_and_visible_aliases().into_iter().flatten();
+        let long = long.chain(option.get_all_aliases().into_iter().flatten());
+        let short = option.get_short().map(|letter| format!("-{letter}"));
+        long.map(|name| format!("--{name}")).chain(short)
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
 
 /// Date of the last change to the pages.
 const DATE: &str = "2026-11-23";
@@ -27,7 +114,7 @@ const RELATED: [(&str, &[(&str, &str)]); 5] = [
 ];
 
 /// Returns the manual page of a command that has been built.
-pub(super) fn page(command: &mut Command) -> Vec<u8> {
+fn man_page(command: &mut Command) -> Vec<u8> {
     let mut roff = Roff::default();
     let name = page_name(command);
     let notes = Notes::of(command);
@@ -287,17 +374,17 @@ const LINE_BYTES: usize = 79;
 
 /// A manual page that is being written.
 #[derive(Debug, Default)]
-pub(super) struct Roff(String);
+struct Roff(String);
 
 impl Roff {
     /// Starts a page of section 1. The date stays as it is: no character of it is escaped.
-    pub(super) fn title(&mut self, name: &str, date: &str, source: &str) {
+    fn title(&mut self, name: &str, date: &str, source: &str) {
         let name = escaped(&name.to_uppercase());
         let _ = writeln!(self.0, ".TH {name} 1 {date} \"{source}\" \"User Commands\"");
     }
 
     /// Adds a macro with arguments, which are quoted as needed.
-    pub(super) fn control(&mut self, name: &str, args: &[&str]) {
+    fn control(&mut self, name: &str, args: &[&str]) {
         let _ = write!(self.0, ".{name}");
         for arg in args {
             let quote = if arg.is_empty() || arg.contains(' ') { "\"" } else { "" };
@@ -307,7 +394,7 @@ impl Roff {
     }
 
     /// Adds text that is filled. Words may hold the marks of [`bold`] and [`italic`].
-    pub(super) fn text(&mut self, text: &str) {
+    fn text(&mut self, text: &str) {
         let mut used = 0;
         for word in text.split_whitespace() {
             let word = escaped(word);
@@ -330,7 +417,7 @@ impl Roff {
     }
 
     /// Adds lines that stay as they are.
-    pub(super) fn example(&mut self, lines: &[&str]) {
+    fn example(&mut self, lines: &[&str]) {
         self.control("EX", &[]);
         for line in lines {
             let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
@@ -340,13 +427,13 @@ impl Roff {
     }
 
     /// Adds an entry of a list: a term, and the text about it.
-    pub(super) fn entry(&mut self, term: &str, text: &str) {
+    fn entry(&mut self, term: &str, text: &str) {
         self.control("TP", &[]);
         self.text(term);
         self.text(text);
     }
 
-    pub(super) fn into_bytes(self) -> Vec<u8> {
+    fn into_bytes(self) -> Vec<u8> {
         self.0.into_bytes()
     }
 }
