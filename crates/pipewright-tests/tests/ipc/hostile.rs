@@ -152,9 +152,9 @@ pub(super) fn record(length: u32, kind: u8, flags: u8, after: u64, total: u64) -
 
 pub(super) const HEAD: usize = 0;
 
-#[watched_test]
-fn a_corrupt_ring_is_an_error_with_the_reason() {
-    let wrong_headers: [(u64, [u8; 32], &str); 9] = [
+/// Returns records that no side writes: the head of the ring, the record, and a word of the error.
+pub(super) fn wrong_records() -> [(u64, [u8; 32], &'static str); 9] {
+    [
         (65, record(0, 16, 0, 0, 0), "HEAD of the ring"),
         (u64::MAX - 63, record(0, 16, 0, 0, 0), "HEAD of the ring"),
         (128 << 10, record(0, 16, 0, 0, 0), "HEAD of the ring"),
@@ -164,8 +164,12 @@ fn a_corrupt_ring_is_an_error_with_the_reason() {
         (64, record(0, 99, 0, 0, 0), "kind 99"),
         (64, record(1, 16, 1, 0, 1 << 40), "1099511627776 bytes"),
         (64, record(1, 16, 1, 0, 1), "parts"),
-    ];
-    for (head, record, words) in wrong_headers {
+    ]
+}
+
+#[watched_test]
+fn a_corrupt_ring_is_an_error_with_the_reason() {
+    for (head, record, words) in wrong_records() {
         let act = move |end: &mut ChannelEnd, ours: &mut Written| {
             ours.data()[..32].copy_from_slice(&record);
             ours.publish(HEAD, head);

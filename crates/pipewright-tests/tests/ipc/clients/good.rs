@@ -2,10 +2,13 @@
 //! `docs/workers.md`.
 
 use std::fs;
+use std::future::Future;
 use std::io::Read as _;
 #[cfg(unix)]
 use std::path::Path;
 use std::path::PathBuf;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use pipewright::{Command, Handle, PipeOptions, Stdio};
@@ -17,7 +20,6 @@ use pipewright_tests::{alive, bodies, pace, skip, watchdog};
 
 use super::hostile::Victim;
 use super::{Client, Language, clients};
-use crate::async_calls::{exchange, is_ready};
 use crate::calls::check_given_handles;
 use crate::hostile::refused;
 use crate::pool::{number, options, until_busy};
@@ -425,10 +427,38 @@ pub(super) fn a_later_loop_continues_after_an_earlier_one(client: &Client) {
     }
 }
 
+/// Sends items to a worker that sends each back, receives them at the same time, and returns the reply.
+fn exchange(pool: &Pool, window: u32, count: u32) -> Vec<u8> {
+    let request = Request::new("echo-items").in_pieces(window);
+    let (mut items, mut call) = pool.begin_with_items(request).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..count {
+                items.send(number.to_le_bytes()).unwrap();
+            }
+            items.finish();
+        });
+        for number in 0..count {
+            let CallEvent::Item(item) = call.next().unwrap() else { panic!("{number}") };
+            assert_eq!(item, number.to_le_bytes());
+        }
+    });
+    call.wait().unwrap().to_vec()
+}
+
 pub(super) fn items_go_both_ways_at_once(client: &Client) {
     let pool = one(client);
     for window in [1, 16] {
         assert_eq!(exchange(&pool, window, 500), b"done");
+    }
+}
+
+/// Polls a future once. Nothing wakes it.
+fn is_ready(future: impl Future<Output = Result<(), pipewright_ipc::Error>>) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(future).poll(&mut context) {
+        Poll::Ready(sent) => sent.map(|()| true).unwrap(),
+        Poll::Pending => false,
     }
 }
 
@@ -439,6 +469,7 @@ pub(super) fn the_worker_decides_how_many_items_are_on_their_way(client: &Client
     let (mut items, call) = pool.begin_with_items(request).unwrap();
     items.send("first").unwrap();
     let mut sent = 1;
+    // One was returned, the worker waits with another one, and it accepts more only for half of the sixteen.
     watchdog::until("as many as the worker accepts were sent", || {
         sent += usize::from(is_ready(items.send_async("next")));
         sent == 16

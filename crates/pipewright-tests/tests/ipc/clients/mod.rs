@@ -49,6 +49,9 @@ macro_rules! suites {
 
 suite! {
     rust, super::Language::Rust,
+    good: items_go_both_ways_at_once, the_worker_decides_how_many_items_are_on_their_way,
+        a_worker_may_reply_before_the_last_item, a_call_that_is_cancelled_between_items_ends,
+        a_worker_that_knows_of_the_cancellation_does_not_wait, an_item_over_the_limit_ends_its_call;
     hostile: cancellations_of_no_call_are_ignored, items_have_the_documented_bytes,
         items_without_credit_end_the_worker, late_frames_of_items_are_ignored,
         a_host_that_ends_between_items_ends_the_worker, any_items_end_without_a_crash;
@@ -101,7 +104,7 @@ mod halves_of_all {
 /// A language that workers are written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Language {
-    /// The library itself, for the hostile hosts.
+    /// The library itself, for its items and the hostile hosts. The other tests of the suite are about its calls.
     Rust,
     C,
     Python,
