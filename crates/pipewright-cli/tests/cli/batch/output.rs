@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use super::{Place, err, out, pace, sorted};
 use crate::Watchdog;
@@ -146,6 +146,8 @@ fn kill(pid: u32, signal: &str) {
     assert!(killed.unwrap().success());
 }
 
+const SUCCEEDED: &str = "select number from jobs where state = 'succeeded'";
+
 /// Returns the files beside the log.
 fn kept(place: &Place) -> Vec<String> {
     let names = fs::read_dir(place.path(".")).unwrap().map(|entry| entry.unwrap().file_name());
@@ -174,8 +176,7 @@ fn output_that_waits_for_its_turn_survives_a_kill() {
         ["--log", "run.db", "-k", "-j4", "--", "sh", "-c", script, ":::", "1", "2", "3", "4"];
     let mut command = place.tool(&[&["batch", "--progress", "none"], &args[..]].concat());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let query = "select number from jobs where state = 'succeeded'";
-    let are_done = || place.rows("run.db", query).is_none_or(|rows| rows.len() == 3);
+    let are_done = || place.rows("run.db", SUCCEEDED).is_none_or(|rows| rows.len() == 3);
     until("three jobs are done", || place.lines("ran").len() == 4 && are_done());
     let files = kept(&place);
     assert_eq!(files.len(), 1);
@@ -205,6 +206,30 @@ fn output_that_waits_for_its_turn_survives_a_kill() {
     assert_eq!(out(&place.batch(&["--resume", "-k", "run.db"])), "");
 }
 
+/// A job of 20,000 lines and one more, which notes that it has run.
+const LONG: &str = "seq -f '{} %g' 20000; echo '{} end'; echo {} >> ran";
+
+/// Starts twenty of them, whose output nobody reads, and waits until some are done.
+fn long_jobs(place: &Place, options: &[&str], stderr: Stdio) -> Child {
+    let list: Vec<String> = (1..=20).map(|number| number.to_string()).collect();
+    let list: Vec<&str> = list.iter().map(String::as_str).collect();
+    let own = ["batch", "--progress", "none", "--log", "run.db", "-j2"];
+    let args = [&own, options, &["--", "sh", "-c", LONG, ":::"], &list[..]].concat();
+    let child = place.tool(&args).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+    let are_done = || place.rows("run.db", SUCCEEDED).is_none_or(|rows| rows.len() > 9);
+    until("some jobs are done", || place.lines("ran").len() > 9 && are_done());
+    child
+}
+
+/// Checks that one of the two outputs has each line of those jobs.
+fn has_all_lines(numbers: &[String], lines: &BTreeSet<&str>) {
+    for number in numbers {
+        for line in (1..=20_000).map(|line| format!("{number} {line}")) {
+            assert!(lines.contains(&*line), "{line}");
+        }
+    }
+}
+
 #[test]
 fn output_that_a_slow_reader_has_not_taken_is_printed_later() {
     let _watchdog = Watchdog::start(100);
@@ -212,29 +237,17 @@ fn output_that_a_slow_reader_has_not_taken_is_printed_later() {
         return;
     }
     let place = Place::new();
-    let script = "seq -f '{} %g' 20000; echo '{} end'; echo {} >> ran";
-    let list: Vec<String> = (1..=20).map(|number| number.to_string()).collect();
-    let list: Vec<&str> = list.iter().map(String::as_str).collect();
-    let args = [&["--log", "run.db", "-j2", "--", "sh", "-c", script, ":::"], &list[..]].concat();
-    let mut command = place.tool(&[&["batch", "--progress", "none"], &args[..]].concat());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let query = "select number from jobs where state = 'succeeded'";
-    let are_done = || place.rows("run.db", query).is_none_or(|rows| rows.len() > 9);
-    until("some jobs are done", || place.lines("ran").len() > 9 && are_done());
+    let mut child = long_jobs(&place, &[], Stdio::piped());
     kill(child.id(), "TERM");
     // Nobody reads until it has ended.
     until("it has ended", || child.try_wait().unwrap().is_some());
     let output = child.wait_with_output().unwrap();
     assert!(err(&output).contains("not printed, and will be by --resume"), "{}", err(&output));
-    let done = place.rows("run.db", query).unwrap_or_default();
+    let done = place.rows("run.db", SUCCEEDED).unwrap_or_default();
     let resumed = place.batch(&["--resume", "run.db"]);
     assert!(resumed.status.success(), "{}", err(&resumed));
     let lines: BTreeSet<&str> = out(&output).lines().chain(out(&resumed).lines()).collect();
-    for number in done {
-        for line in (1..=20_000).map(|line| format!("{number} {line}")) {
-            assert!(lines.contains(&*line), "{line}");
-        }
-    }
+    has_all_lines(&done, &lines);
     assert!((1..=20).all(|number| lines.contains(&*format!("{number} end"))));
 }
 
@@ -245,30 +258,18 @@ fn lines_that_a_slow_reader_has_not_taken_survive_a_kill() {
         return;
     }
     let place = Place::new();
-    let script = "seq -f '{} %g' 20000; echo '{} end'; echo {} >> ran";
-    let list: Vec<String> = (1..=20).map(|number| number.to_string()).collect();
-    let list: Vec<&str> = list.iter().map(String::as_str).collect();
-    let args = ["--log", "run.db", "--line-buffer", "-j2", "--", "sh", "-c", script, ":::"];
-    let args = [&["batch", "--progress", "none"], &args[..], &list[..]].concat();
-    let mut child = place.tool(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let query = "select number from jobs where state = 'succeeded'";
-    let are_done = || place.rows("run.db", query).is_none_or(|rows| rows.len() > 9);
-    until("some jobs are done", || place.lines("ran").len() > 9 && are_done());
+    let mut child = long_jobs(&place, &["--line-buffer"], Stdio::null());
     // The log is as it was at the kill: nobody reads before.
     child.kill().unwrap();
     let output = child.wait_with_output().unwrap();
-    let done = place.rows("run.db", query).unwrap_or_default();
+    let done = place.rows("run.db", SUCCEEDED).unwrap_or_default();
     assert!(!out(&output).contains("\n9 end"), "the pipe had room for all");
     let resumed = place.batch(&["--resume", "--line-buffer", "run.db"]);
     assert!(resumed.status.success(), "{}", err(&resumed));
     // The line that was cut in the pipe comes again, whole.
     let lines: BTreeSet<&str> = out(&output).lines().chain(out(&resumed).lines()).collect();
-    for number in &done {
-        for line in (1..=20_000).map(|line| format!("{number} {line}")) {
-            assert!(lines.contains(&*line), "{line}");
-        }
-        assert!(lines.contains(&*format!("{number} end")));
-    }
+    has_all_lines(&done, &lines);
+    assert!(done.iter().all(|number| lines.contains(&*format!("{number} end"))));
     let again = place.lines("ran");
     for number in done {
         assert_eq!(again.iter().filter(|it| **it == number).count(), 1, "{number} ran again");
