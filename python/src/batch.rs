@@ -13,12 +13,9 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::errors::Failure;
-use crate::guard::guarded;
-use crate::owner::Owner;
-use crate::shared::Shared;
-use crate::values::{seconds, signal};
-use crate::waiting::{duration, repeat};
+use crate::errors::{Failure, guarded};
+use crate::options::{seconds, signal};
+use crate::shared::{Owner, Shared, duration, repeat};
 
 /// A batch that runs.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use pipewright::{
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::values::seconds;
+use crate::options::seconds;
 
 /// The end of a run, with all its facts.
 #[derive(Debug)]

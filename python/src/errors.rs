@@ -1,7 +1,9 @@
-//! Errors as Python exceptions, with their facts. The classes are in `_errors.py`.
+//! Errors as Python exceptions, with their facts, and no panic that crosses to Python. The classes are in `_errors.py`.
 
+use std::any::Any;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pipewright::{Error, ErrorKind, NotExecutable};
 use pipewright_batch::BatchError;
@@ -99,4 +101,21 @@ fn add(facts: &Bound<'_, PyDict>, error: &Error) -> PyResult<()> {
 
 fn bytes<'py>(py: Python<'py>, text: &OsStr) -> Bound<'py, PyBytes> {
     PyBytes::new(py, text.as_bytes())
+}
+
+/// Runs the work of an entry point. A panic becomes `pipewright.InternalError`.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    // The objects of this module stay consistent: a run that has panicked is dropped with its lock poisoned, and every
+    // lock is taken regardless of that.
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result,
+        Err(payload) => Err(internal_error(&*payload)),
+    }
+}
+
+fn internal_error(payload: &(dyn Any + Send)) -> PyErr {
+    let words = payload.downcast_ref::<&str>().copied();
+    let words = words.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let message = format!("a defect in pipewright: {}", words.unwrap_or("unknown"));
+    Python::attach(|py| raise(py, "internal", &message, |_| Ok(())))
 }

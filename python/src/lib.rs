@@ -2,19 +2,13 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `guard.rs` | no panic crosses to Python |
-//! | `errors.rs` | errors as Python exceptions, with their facts |
-//! | `options.rs`, `values.rs` | a command from a dictionary of options |
+//! | `errors.rs` | errors as Python exceptions, with their facts; no panic crosses to Python |
+//! | `options.rs` | a command from a dictionary of options |
 //! | `ending.rs` | the result of a run |
-//! | `owner.rs` | objects belong to the process that made them |
-//! | `shared.rs` | state that threads share |
-//! | `waiting.rs` | waits without the GIL, which see signals |
-//! | `run.rs` | a command that runs: its output to the end, its lines or events |
-//! | `starts.rs` | the starts of commands: one, or several together |
-//! | `large.rs` | large outputs, without a copy at the end |
-//! | `child.rs` | a child whose streams belong to Python |
-//! | `communicate.rs` | both streams of such a child read while its input is fed |
-//! | `pipeline.rs` | commands joined by pipes |
+//! | `shared.rs` | state that threads share, waits without the GIL, and the process that objects belong to |
+//! | `run.rs` | a command that runs: its output to the end, its lines or events; large outputs |
+//! | `starts.rs` | the starts of commands: one, several together, or joined by pipes |
+//! | `child.rs` | a child whose streams belong to Python, and both of them read while its input is fed |
 //! | `batch.rs` | many commands, with a log |
 //! | `pool.rs` | worker processes that answer calls |
 
@@ -22,20 +16,13 @@
 
 mod batch;
 mod child;
-mod communicate;
 mod ending;
 mod errors;
-mod guard;
-mod large;
 mod options;
-mod owner;
-mod pipeline;
 mod pool;
 mod run;
 mod shared;
 mod starts;
-mod values;
-mod waiting;
 
 use std::sync::OnceLock;
 
@@ -45,7 +32,7 @@ use pyo3::prelude::*;
 /// Fails as a defect of this module would.
 #[pyfunction]
 fn inject_panic() -> PyResult<()> {
-    guard::guarded(|| {
+    crate::errors::guarded(|| {
         let nothing: [u8; 0] = [];
         let index = std::hint::black_box(7);
         // Panics.
@@ -78,19 +65,17 @@ mod _pipewright {
     #[pymodule_export]
     use super::batch::{BatchRun, start_batch};
     #[pymodule_export]
-    use super::child::{Child, spawn};
-    #[pymodule_export]
-    use super::communicate::Communication;
+    use super::child::{Child, Communication, spawn};
     #[pymodule_export]
     use super::ending::Ending;
     #[pymodule_export]
     use super::inject_panic;
     #[pymodule_export]
-    use super::pipeline::start_pipeline;
-    #[pymodule_export]
     use super::pool::{PendingReply, Pool};
     #[pymodule_export]
     use super::run::Run;
     #[pymodule_export]
-    use super::starts::{Prepared, prepare_output, start, start_registered, start_together};
+    use super::starts::{
+        Prepared, prepare_output, start, start_pipeline, start_registered, start_together,
+    };
 }

@@ -11,12 +11,9 @@ use pipewright_ipc::{CancelToken, PendingCall, PoolOptions, Request};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::errors::Failure;
-use crate::guard::guarded;
+use crate::errors::{Failure, guarded};
 use crate::options::command;
-use crate::owner::Owner;
-use crate::shared::Shared;
-use crate::waiting::{duration, repeat};
+use crate::shared::{Owner, Shared, duration, repeat};
 
 /// A pool of workers.
 #[derive(Debug)]

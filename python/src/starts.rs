@@ -1,19 +1,18 @@
-//! The starts of commands: one, or several together.
+//! The starts of commands: one, several together, or joined by pipes.
 
 use std::num::NonZero;
 use std::sync::OnceLock;
 use std::thread;
 
-use pipewright::Command;
+use pipewright::{Command, Pipeline};
 use pipewright_os::base::wait::WaitDescriptor;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 
-use crate::errors::Failure;
-use crate::guard::guarded;
-use crate::options::command;
+use crate::errors::{Failure, guarded};
+use crate::options::{command, limit, linger, signal};
 use crate::run::{How, Reading, Run};
-use crate::shared::Shared;
+use crate::shared::{Shared, duration};
 
 /// Starts a command, to read its `output`, `lines` or `events`.
 #[pyfunction]
@@ -52,8 +51,8 @@ pub(crate) fn prepare_output(options: &Bound<'_, PyDict>) -> PyResult<Prepared> 
     guarded(|| Ok(Prepared(Shared::new(Some(command(options)?)))))
 }
 
-/// Starts several commands, on this thread and a few others, which have ended when it returns. Each entry of the list is a
-/// `Run`, or the exception of that start.
+/// Starts several commands, on this thread and a few others, which have ended when it returns. Each entry of the list
+/// is a `Run`, or the exception of that start.
 ///
 /// A thread sleeps until the child has loaded its program. Two threads keep two processors busy.
 #[pyfunction]
@@ -109,4 +108,97 @@ fn start_all(commands: &mut [Option<Command>]) -> Vec<Option<Result<Reading, Fai
         start();
     });
     results
+}
+
+/// Starts a pipeline, to read its `output`, `lines` or `events`.
+#[pyfunction]
+pub(crate) fn start_pipeline(
+    py: Python<'_>,
+    stages: &Bound<'_, PyList>,
+    options: &Bound<'_, PyDict>,
+    how: &str,
+) -> PyResult<Run> {
+    guarded(|| {
+        let ((commands, set), how) = (parts(stages, options)?, How::named(how)?);
+        Ok(Run::of(py.detach(move || how.start_all(set.pipeline(commands)))?))
+    })
+}
+
+/// The settings of a whole pipeline.
+type Setting = Box<dyn Fn(&mut Pipeline<'_>) + Send>;
+
+struct Settings(Vec<Setting>);
+
+impl Settings {
+    fn pipeline(&self, commands: Vec<Command>) -> Pipeline<'static> {
+        let mut pipeline = Pipeline::new(commands);
+        for set in &self.0 {
+            set(&mut pipeline);
+        }
+        pipeline
+    }
+}
+
+fn parts(
+    stages: &Bound<'_, PyList>,
+    options: &Bound<'_, PyDict>,
+) -> PyResult<(Vec<Command>, Settings)> {
+    let commands: PyResult<Vec<Command>> =
+        stages.iter().map(|stage| command(stage.cast()?)).collect();
+    let mut settings: Vec<Setting> = Vec::new();
+    for (key, value) in options {
+        settings.push(setting(&key.extract::<String>()?, &value)?);
+    }
+    Ok((commands?, Settings(settings)))
+}
+
+fn setting(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Setting> {
+    Ok(match key {
+        "timeout" => {
+            let time = duration(value.extract()?)?;
+            Box::new(move |it| {
+                it.timeout(time);
+            })
+        }
+        "idle_timeout" => {
+            let time = duration(value.extract()?)?;
+            Box::new(move |it| {
+                it.idle_timeout(time);
+            })
+        }
+        "kill_grace" => {
+            let time = duration(value.extract()?)?;
+            Box::new(move |it| {
+                it.kill_grace(time);
+            })
+        }
+        "stop_signal" => {
+            let signal = signal(value.extract()?)?;
+            Box::new(move |it| {
+                it.stop_signal(signal);
+            })
+        }
+        "limit" => {
+            let limit = limit(value.extract()?)?;
+            Box::new(move |it| {
+                it.limit(limit);
+            })
+        }
+        "linger" => {
+            let linger = linger(value)?;
+            Box::new(move |it| {
+                it.linger(linger);
+            })
+        }
+        "pipefail" => {
+            let pipefail = value.is_truthy()?;
+            Box::new(move |it| {
+                it.pipefail(pipefail);
+            })
+        }
+        _ => {
+            let words = format!("a pipeline has no option {key:?}");
+            return Err(pyo3::exceptions::PyTypeError::new_err(words));
+        }
+    })
 }
