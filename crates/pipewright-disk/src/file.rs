@@ -162,6 +162,8 @@ impl DiskFile {
         self.0.options.append
     }
 
+    /// Notes that a sync has failed. Nothing takes this back: a later sync that succeeds says nothing about the lost
+    /// data.
     pub(crate) fn poison(&self) {
         self.0.poisoned.store(true, Ordering::Release);
     }

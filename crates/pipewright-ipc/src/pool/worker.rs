@@ -275,6 +275,7 @@ impl Worker {
             ConnectionState::Lent | ConnectionState::Closed => (None, false),
         };
         let arrival = match end {
+            // An end whose other side is gone is always ready: waiting for it would only spin until the exit.
             Some(end) if !end.has_ended() => Slot::Event(end),
             _ => Slot::Off,
         };

@@ -195,6 +195,8 @@ pub(crate) fn offset(capacity: usize, position: u64) -> usize {
 
 /// Returns the longest body that fits into every empty ring, wherever its positions are.
 pub(crate) fn max_body_bytes(capacity: usize) -> usize {
+    // A record lies in one piece. At the worst position the part before the end of the ring is one byte too short for
+    // it, and is skipped: so it has room twice, or it might never fit.
     capacity / 2 - RECORD_HEADER_BYTES
 }
 

@@ -49,6 +49,8 @@ impl PoolDriver {
         if !worker.is_retired {
             if worker.has_served {
                 self.counters.died.add_one();
+                // It ended before its first reply, as the next one may: without a pause they would end and start again
+                // as fast as they can.
                 if worker.jobs.get() == 0 {
                     self.starts.crashes += 1;
                     self.back_off(now, self.starts.crashes);
@@ -64,6 +66,8 @@ impl PoolDriver {
     /// Ends the calls of a worker, or gives them to other workers: true for each that it may have executed.
     fn end_calls(&mut self, calls: Vec<(QueuedCall, bool)>, end: &WorkerEnd) {
         for (mut call, was_sent) in calls {
+            // An unsent call was no attempt: that worker cannot have seen it. Its returns are bounded instead, since
+            // workers that all end at once would pass it on for ever.
             call.attempts -= u32::from(!was_sent);
             call.returns += u32::from(!was_sent);
             let may_retry =

@@ -1,8 +1,8 @@
 //! Creates the child, which shares the parent's memory and runs on its own stack. The parent sleeps until
 //! the child's exec.
 //!
-//! The child's half runs in the parent's memory, where nothing allocates, locks, panics or unwinds, and each call is made by its
-//! number: the C library's calls that change credentials would change every thread of the parent.
+//! The child's half runs in the parent's memory, where nothing allocates, locks, panics or unwinds, and each call is
+//! made by its number: the C library's calls that change credentials would change every thread of the parent.
 
 #![cfg_attr(
     not(target_arch = "x86_64"),
@@ -302,8 +302,8 @@ static POOL: StackPool = StackPool::new();
 
 struct StackPool {
     places: [Place; POOLED_STACKS],
-    /// The stacks that have no place, and were given back while a process was on them: a list, each with the address of the next.
-    /// In a fork of this process they stay busy for ever.
+    /// The stacks that have no place, and were given back while a process was on them: a list, each with the address of
+    /// the next. In a fork of this process they stay busy for ever.
     busy: AtomicPtr<u8>,
 }
 
@@ -422,7 +422,8 @@ impl Stack {
     }
 }
 
-/// Returns the numbers of processes that have not left the stacks of this process: their start is under way, or has left them behind.
+/// Returns the numbers of processes that have not left the stacks of this process: their start is under way, or has
+/// left them behind.
 pub(in crate::process::start) fn leaving() -> Vec<i32> {
     POOL.processes()
 }
@@ -434,11 +435,11 @@ impl Drop for Stack {
 }
 
 impl Stack {
-    /// Returns the address of a word below the deepest frame. It is not 0 while a process that no caller
-    /// waits for is on the stack. The kernel sets it before that process begins and clears it when the
-    /// process execs or ends (`CLONE_CHILD_SETTID` and `CLONE_CHILD_CLEARTID`, clone(2)). If this process
-    /// set it, it would stay set if the process that calls clone were killed just before the call. (One that looks for stops
-    /// does, and then one stack is lost.)
+    /// Returns the address of a word below the deepest frame. It is not 0 while a process that no caller waits for is
+    /// on the stack. The kernel sets it before that process begins and clears it when the process execs or ends
+    /// (`CLONE_CHILD_SETTID` and `CLONE_CHILD_CLEARTID`, clone(2)). If this process set it, it would stay set if the
+    /// process that calls clone were killed just before the call. (One that looks for stops does, and then one stack is
+    /// lost.)
     pub(super) fn mark(&self) -> &AtomicI32 {
         mark(self.base)
     }
@@ -562,8 +563,8 @@ impl ChildSetup<'_> {
 
     /// Returns true if the child needs no handle but the standard streams of its parent.
     ///
-    /// Only such a child shares the handles. One of the others may have been closed by other code, and its number may belong
-    /// to the pidfd by now.
+    /// Only such a child shares the handles. One of the others may have been closed by other code, and its number may
+    /// belong to the pidfd by now.
     pub(super) fn needs_no_handles(&self) -> bool {
         let is_standard =
             |source: &Stdio| !matches!(source, Stdio::From(fd) if *fd > libc::STDERR_FILENO);
@@ -574,6 +575,8 @@ impl ChildSetup<'_> {
 
     /// Returns true if the child closes what it does not inherit before the exec.
     fn closes_early(&self, scope: CredentialScope) -> bool {
+        // The pipe of the report has to stay open up to the exec, and so do all handles of a process that becomes the
+        // program itself: after a failed exec it goes on with them.
         let has_report = self.report_to.load(Ordering::Relaxed) >= 0;
         let is_child = scope == CredentialScope::Child;
         self.may_close_early.load(Ordering::Relaxed) && is_child && !has_report
@@ -616,6 +619,8 @@ pub(super) unsafe fn run_shared(setup: &ChildSetup<'_>, handlers: Handlers) -> !
     };
     // Only the signals that a terminal or a program sends to a whole group: each takes two calls.
     steps::die_without_dump(bit(libc::SIGQUIT as usize) | bit(libc::SIGABRT as usize));
+    // A child that shares the handles needs the standard ones (`needs_no_handles`) and that of its cgroup: a copy up to
+    // the highest of them costs the same however many its parent has.
     let highest = cgroup.unwrap_or(libc::STDERR_FILENO);
     if setup.shares_handles.load(Ordering::Relaxed) && !unshare_handles(highest) {
         setup.fail((step::CLOSE_OTHERS, HANDLES_SHARED));
