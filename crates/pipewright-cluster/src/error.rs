@@ -15,10 +15,10 @@ pub enum RemoteError {
     Io(io::Error),
     /// The other side closed the connection.
     Closed,
-    /// The other side sent nothing for so long.
+    /// The other side has sent nothing for this long.
     Silent(Duration),
-    /// The other side is not a pipewright, or not the expected side of one. The text is what it sent, as far as it is
-    /// known.
+    /// The other side is not a pipewright, or not the expected side of one. The text is what it sent, if
+    /// that is known.
     NotPipewright(String),
     /// The other side is another build.
     Program {

@@ -91,7 +91,7 @@ impl Outbox {
         }
     }
 
-    /// Allows so many more bytes of output.
+    /// Allows this many more bytes of output.
     pub(crate) fn add_credit(&self, bytes: u64) {
         let mut state = self.state();
         // A host cannot allow more than there may be.

@@ -90,7 +90,7 @@ pub enum SecretSource {
 }
 
 impl Worker {
-    /// Creates a worker that runs so many jobs at once.
+    /// Creates a worker that runs up to this many jobs at once.
     #[must_use]
     pub fn new(node: String, slots: u32) -> Worker {
         Worker { node, slots: slots.max(1) }

@@ -461,8 +461,8 @@ impl Oneshot {
 /// [`Unsupported`](crate::ErrorKind::Unsupported), without the buffer.
 ///
 /// # Drop
-/// Cancels the operation if it has not started; in a fork, nothing. A write that has started continues. The buffer and the file
-/// are freed when the system has released them.
+/// Cancels the operation if it has not started; in a fork, nothing. A write that has started continues. The buffer and
+/// the file are freed when the system has released them.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the operation"]
 pub struct Pending(State);

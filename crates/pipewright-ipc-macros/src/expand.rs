@@ -14,8 +14,8 @@ pub(crate) fn service_trait(service: &Service) -> TokenStream {
         /// Connects to the host and answers its calls until the host closes the connection or ends.
         ///
         /// # Errors
-        /// Those of [`worker::run`](::pipewright_ipc::worker::run). A client of another service, or of another version of
-        /// this one, is [`Refused`](::pipewright_ipc::ErrorKind::Refused) with the field `service`.
+        /// Those of [`worker::run`](::pipewright_ipc::worker::run). A client of another service, or of another version
+        /// of this one, is [`Refused`](::pipewright_ipc::ErrorKind::Refused) with the field `service`.
         fn serve(
             self,
             options: &::pipewright_ipc::Options,
@@ -47,8 +47,8 @@ pub(crate) fn service_trait(service: &Service) -> TokenStream {
     };
     let reset: TraitItem = parse_quote! {
         /// Resets the worker to its state right after the start, so that no call can affect a later one
-        /// ([`PoolOptions::reset_timeout`](::pipewright_ipc::PoolOptions::reset_timeout)). Returns false if it cannot: the
-        /// pool then replaces the worker.
+        /// ([`PoolOptions::reset_timeout`](::pipewright_ipc::PoolOptions::reset_timeout)). Returns false if it cannot:
+        /// the pool then replaces the worker.
         fn reset(&mut self) -> bool {
             false
         }
@@ -101,8 +101,8 @@ pub(crate) fn client(service: &Service) -> TokenStream {
     quote! {
         #[doc = #about]
         ///
-        /// Each method returns the value of the worker's method, or the error of the call. Arguments are serialized before
-        /// the method returns.
+        /// Each method returns the value of the worker's method, or the error of the call. Arguments are serialized
+        /// before the method returns.
         #[derive(::core::clone::Clone, ::core::fmt::Debug)]
         #visibility struct #client(::pipewright_ipc::service::__private::ServiceClient);
 

@@ -215,7 +215,8 @@ fn check_value(kind: &Type) -> Result<()> {
     match kind {
         Type::Reference(_) => Err(Error::new(
             kind.span(),
-            "a value comes from another process: use an owned type (`String`, `Vec<u8>`), or one of `&mut Context<'_>`, \
+            "a value comes from another process: use an owned type (`String`, `Vec<u8>`), \
+             or one of `&mut Context<'_>`, \
              `&mut Input<'_, T>`, `&mut Output<'_, T>` and `&mut Duplex<'_, In, Out>`",
         )),
         Type::ImplTrait(_) | Type::TraitObject(_) => {

@@ -587,7 +587,8 @@ mod tests {
         for tail in [
             "",
             "\n  left: 1\n right: 2\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace",
-            "\nstack backtrace:\n   0: __rustc::rust_begin_unwind\n             at /rustc/1/library/std/src/panicking.rs:697:5\n  \
+            "\nstack backtrace:\n   0: __rustc::rust_begin_unwind\n             \
+             at /rustc/1/library/std/src/panicking.rs:697:5\n  \
              12: main\nnote: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.",
         ] {
             let words = format!("before\n\n{PLACE}:\nno disk{tail}");

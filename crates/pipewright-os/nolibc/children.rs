@@ -1,4 +1,5 @@
-//! The children of this process, as the kernel lists them: for the supervisor, and for a process that could not become one.
+//! The children of this process, as the kernel lists them: for the supervisor, and for a process that could not become
+//! one.
 
 use core::mem::MaybeUninit;
 use core::slice;
@@ -38,8 +39,8 @@ pub(crate) fn kill_children(list: i32) {
     }
 }
 
-/// Kills and reaps all children, and what they leave to this process, which is a subreaper, until none is left. `list` is as for
-/// [`kill_children`]; without one, children are only waited for.
+/// Kills and reaps all children, and what they leave to this process, which is a subreaper, until none is left. `list`
+/// is as for [`kill_children`]; without one, children are only waited for.
 pub(crate) fn end_children(list: i32) {
     const WALL: usize = 0x4000_0000;
     const EINTR: isize = 4;

@@ -161,8 +161,8 @@ impl<'a> Plan<'a> {
         self.words.get(usize::try_from(offset / 8).ok()?..).filter(|words| !words.is_empty())
     }
 
-    /// Returns the list at the address in one field, with the number of its entries, each of that many words, in the other. `None`
-    /// outside the memory.
+    /// Returns the list at the address in one field, with the number of its entries, each of that many words, in the
+    /// other. `None` outside the memory.
     pub(crate) fn list(&self, array: usize, count: usize, width: usize) -> Option<&'a [u64]> {
         match usize::try_from(self.word(count)).ok()? {
             0 => Some(&[]),

@@ -1,9 +1,9 @@
 //! The code of a start that two programs contain: this library, and the supervisor, which has no library at all.
 //!
-//! A process between clone and exec shares the memory of the one that creates it, and the thread-local storage of its thread.
-//! That thread sleeps meanwhile, or, if a supervisor creates the child, waits for its message; the other threads run. So nothing
-//! here allocates, locks, panics or unwinds. Each call is made by its number: it touches no `errno`, and is no cancellation
-//! point, which would end the thread of the parent.
+//! A process between clone and exec shares the memory of the one that creates it, and the thread-local storage of its
+//! thread. That thread sleeps meanwhile, or, if a supervisor creates the child, waits for its message; the other
+//! threads run. So nothing here allocates, locks, panics or unwinds. Each call is made by its number: it touches no
+//! `errno`, and is no cancellation point, which would end the thread of the parent.
 //!
 //! | file | contents |
 //! |---|---|

@@ -1,8 +1,9 @@
-//! The steps of a start from clone to exec, the same for a child of this library and for a command of the supervisor; and the raw
-//! system calls that they are made of.
+//! The steps of a start from clone to exec, the same for a child of this library and for a command of the supervisor;
+//! and the raw system calls that they are made of.
 //!
-//! What only one of them does stands with it: the host changes the root directory, the user and the groups, runs closures, and
-//! closes handles (`start/linux/clone.rs`). The supervisor reads the steps from a plan (`supervisor/start.rs`).
+//! What only one of them does stands with it: the host changes the root directory, the user and the groups, runs
+//! closures, and closes handles (`start/linux/clone.rs`). The supervisor reads the steps from a plan
+//! (`supervisor/start.rs`).
 
 use core::cell::Cell;
 use core::ffi::{c_char, c_int};
@@ -84,8 +85,8 @@ impl Move {
 /// The step that failed, and its error number.
 pub(crate) type Failed = (u32, i32);
 
-/// A substitute for an error number: a stop signal is pending, and the parent, which has to stop as well, must return from its
-/// sleep first; or one that would dump the parent's memory.
+/// A substitute for an error number: a stop signal is pending, and the parent, which has to stop as well, must return
+/// from its sleep first; or one that would dump the parent's memory.
 pub(crate) const STOP_PENDING: i32 = i32::MAX;
 
 const AT_FDCWD: usize = -100_isize as usize;
@@ -101,8 +102,8 @@ const ESTALE: i32 = 116;
 
 const SIGCHLD: usize = 17;
 
-/// Does all steps up to the change of the user. `cgroup` is the open `cgroup.procs` of the tree, with the step of its failure, if
-/// this process was not born in that cgroup.
+/// Does all steps up to the change of the user. `cgroup` is the open `cgroup.procs` of the tree, with the step of its
+/// failure, if this process was not born in that cgroup.
 pub(crate) fn enter(steps: &Steps<'_>, cgroup: Option<(i32, u32)>) -> Result<(), Failed> {
     each(steps.default_signals, |signal| _ = set_handler(signal, DEFAULT));
     if steps.ignores_sigchld.get() {
@@ -259,8 +260,8 @@ fn add_nice(add: i32) -> Result<(), Failed> {
 /// Executes the first candidate that can be executed, in the way execvp(3) goes through PATH. Returns the most
 /// informative error, or [`STOP_PENDING`] if the attempt has to be repeated.
 ///
-/// Signals are unblocked only at the last moment: a stop that arrived before exec would stop this process
-/// with its parent still asleep, and the two would hold the terminal for ever (nextest-rs/nextest#470). A core dump would be one
+/// Signals are unblocked only at the last moment: a stop that arrived before exec would stop this process with its
+/// parent still asleep, and the two would hold the terminal for ever (nextest-rs/nextest#470). A core dump would be one
 /// of the parent's memory. `unblocks` is false if the mask is the program's already.
 pub(crate) fn execute(steps: &Steps<'_>, unblocks: bool) -> i32 {
     const X_OK: usize = 1;
@@ -303,8 +304,8 @@ pub(crate) fn execute(steps: &Steps<'_>, unblocks: bool) -> i32 {
 
 /// The signals that stop: SIGTSTP, SIGTTIN, SIGTTOU.
 const STOPS: u64 = 0b111 << (20 - 1);
-/// The signals that dump core: SIGQUIT to SIGFPE, SIGSEGV, SIGXCPU and SIGXFSZ, SIGSYS. One for the whole group, such as Ctrl-\,
-/// would dump the memory that this process shares with its parent, and before Linux 5.16 end the parent too.
+/// The signals that dump core: SIGQUIT to SIGFPE, SIGSEGV, SIGXCPU and SIGXFSZ, SIGSYS. One for the whole group, such
+/// as Ctrl-\, would dump the memory that this process shares with its parent, and before Linux 5.16 end the parent too.
 pub(crate) const DUMPS: u64 =
     0b11_1111 << (3 - 1) | 1 << (11 - 1) | 0b11 << (24 - 1) | 1 << (31 - 1);
 
@@ -336,8 +337,8 @@ fn would_dump(signals: u64) -> bool {
     found
 }
 
-/// Makes this process end without a core dump if one of those signals arrives after the last look at the pending ones. The exec
-/// restores the default.
+/// Makes this process end without a core dump if one of those signals arrives after the last look at the pending ones.
+/// The exec restores the default.
 pub(crate) fn die_without_dump(signals: u64) {
     each(signals, |signal| {
         if has_default(signal) {
@@ -366,8 +367,8 @@ pub(crate) fn own_pid() -> i32 {
     call(number::GETPID, [0; 6]) as i32
 }
 
-/// The kernel's struct sigaction, which begins with the handler. All zeroes is the default action without flags. It is larger than
-/// this on no processor.
+/// The kernel's struct sigaction, which begins with the handler. All zeroes is the default action without flags. It is
+/// larger than this on no processor.
 pub(crate) type Action = [usize; 8];
 
 /// The handlers that are no functions.
@@ -424,9 +425,9 @@ pub(crate) fn check(result: isize, failed_step: u32) -> Result<(), Failed> {
 
 /// The creation of a process, clone(2) and clone3(2) as assembly.
 ///
-/// The C library's function stores its error in `errno`, which a process that runs in this process's memory shares with a
-/// thread. musl's (1.2.4 and later) returns `EINVAL` for `CLONE_CHILD_CLEARTID`, which shows when a child has left its stack. And
-/// the supervisor has no library.
+/// The C library's function stores its error in `errno`, which a process that runs in this process's memory shares with
+/// a thread. musl's (1.2.4 and later) returns `EINVAL` for `CLONE_CHILD_CLEARTID`, which shows when a child has left
+/// its stack. And the supervisor has no library.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 pub(crate) mod clone {
     use core::arch::asm;
@@ -482,8 +483,8 @@ pub(crate) mod clone {
         cgroup: u64,
     }
 
-    /// Creates a process as [`clone`] does, by clone3(2): in a cgroup, if one is given (Linux 5.7), and with flags beyond 32 bits. Its
-    /// end sends SIGCHLD.
+    /// Creates a process as [`clone`] does, by clone3(2): in a cgroup, if one is given (Linux 5.7), and with flags
+    /// beyond 32 bits. Its end sends SIGCHLD.
     ///
     /// # Safety
     /// As for [`clone`].
@@ -558,8 +559,8 @@ pub(crate) mod clone {
     #[cfg(target_arch = "aarch64")]
     unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
         let result: isize;
-        // SAFETY: as for x86-64. The call clobbers x0, and the kernel preserves no more of the SVE registers than the C ABI
-        // does.
+        // SAFETY: as for x86-64. The call clobbers x0, and the kernel preserves no more of the SVE registers than the C
+        // ABI does.
         unsafe {
             asm!(
                 "svc #0",
@@ -591,8 +592,8 @@ pub(crate) mod clone {
     #[cfg(target_arch = "riscv64")]
     unsafe fn create(number: isize, arguments: Arguments, new: &NewProcess) -> isize {
         let result: isize;
-        // SAFETY: as for x86-64. The call clobbers a0, and the kernel discards the vector registers, which the C ABI does not
-        // preserve either.
+        // SAFETY: as for x86-64. The call clobbers a0, and the kernel discards the vector registers, which the C ABI
+        // does not preserve either.
         unsafe {
             asm!(
                 "ecall",
@@ -617,8 +618,8 @@ pub(crate) mod clone {
     }
 }
 
-/// Makes one raw system call: no library, no `errno`, nothing that another thread could see. A negative result is an error number.
-/// Each caller passes what its call requires, and memory that the kernel writes to is live.
+/// Makes one raw system call: no library, no `errno`, nothing that another thread could see. A negative result is an
+/// error number. Each caller passes what its call requires, and memory that the kernel writes to is live.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 pub(crate) fn call(number: usize, arguments: [usize; 6]) -> isize {
     use core::arch::asm;
@@ -645,8 +646,8 @@ pub(crate) fn call(number: usize, arguments: [usize; 6]) -> isize {
     result
 }
 
-/// Makes the call through the C library, on other processors. There nothing is supervised, so the thread whose `errno` this
-/// changes is inside clone.
+/// Makes the call through the C library, on other processors. There nothing is supervised, so the thread whose `errno`
+/// this changes is inside clone.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 pub(crate) fn call(number: usize, arguments: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = arguments;
@@ -663,7 +664,8 @@ pub(crate) fn call(number: usize, arguments: [usize; 6]) -> isize {
 
 /// The numbers of the system calls that both programs make. The supervisor has no library that knows them.
 pub(crate) mod number {
-    /// Defines numbers: that on x86-64, that on aarch64 and riscv64, and the C library's for the others, where only the host runs.
+    /// Defines numbers: that on x86-64, that on aarch64 and riscv64, and the C library's for the others, where only the
+    /// host runs.
     macro_rules! numbers {
         ($($name:ident = $x86_64:literal, $generic:literal, $other:ident;)*) => {
             $(

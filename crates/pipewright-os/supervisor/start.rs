@@ -333,7 +333,7 @@ impl Sorted {
             foreground: None,
             host_dir: self.host_dir,
             stdio: self.stdio,
-            // SAFETY: so many have been written.
+            // SAFETY: this many have been written.
             moves: unsafe { slice::from_raw_parts(moves, self.move_count) },
             limits: plan.list(field::LIMITS, field::LIMIT_COUNT, 3)?,
             umask: plan.has(flag::HAS_UMASK).then_some(plan.word(field::UMASK) as u32),

@@ -52,7 +52,7 @@ pub struct ProcessHandle {
     name: OsString,
 }
 
-/// The end of a process, as far as it is known.
+/// The end of a process. The status may be unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessEnd {

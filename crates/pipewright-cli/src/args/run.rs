@@ -57,7 +57,8 @@ pub(crate) struct RunOptions {
 
     /// Start in a new session, print the pid and exit
     #[arg(long, help_heading = headings::STOPPING, conflicts_with_all = [
-        "timeout", "idle_timeout", "total_timeout", "show_output", "tail", "tee", "max_output", "retries", "contain", "report",
+        "timeout", "idle_timeout", "total_timeout", "show_output", "tail", "tee", "max_output",
+        "retries", "contain", "report",
         "json", "pty", "memory", "swap", "cpus", "pids",
     ])]
     pub(crate) detach: bool,
@@ -330,8 +331,8 @@ impl CommonOptions {
 pub(crate) struct ResourceOptions {
     /// Limit the memory of all processes together
     ///
-    /// If they need more, the kernel kills one of them; the exit code of a command that dies of it is 137. `pipewright doctor` says whether
-    /// limits can be had here, and what would help.
+    /// If they need more, the kernel kills one of them; the exit code of a command that dies of it is 137. `pipewright
+    /// doctor` says whether limits can be had here, and what would help.
     #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = parse_some_bytes,
           help_heading = headings::LIMITS)]
     pub(crate) memory: Option<usize>,

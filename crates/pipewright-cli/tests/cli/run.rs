@@ -295,7 +295,8 @@ fn a_failed_write_of_captured_output_is_125_unless_the_reader_has_gone() {
     assert_eq!(out(&sh("echo hi >&2; exit 3", "2> /dev/full")), "125\n");
     // The reader ends before the tool starts.
     let script = format!(
-        "mkfifo f; exec 3>&1; (: < f) & exec 4> f; wait; {own} run --show-output on-failure -- sh -c 'echo hi; exit 3' >&4"
+        "mkfifo f; exec 3>&1; (: < f) & exec 4> f; wait; \
+         {own} run --show-output on-failure -- sh -c 'echo hi; exit 3' >&4"
     );
     let dir = tempfile::tempdir().unwrap();
     let output =

@@ -65,7 +65,7 @@ impl Link {
         self.outbox.send(message)
     }
 
-    /// Allows so many more bytes of output.
+    /// Allows this many more bytes of output.
     pub(crate) fn allow(&self, bytes: u64) {
         self.outbox.allow(bytes);
     }

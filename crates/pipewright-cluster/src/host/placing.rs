@@ -14,7 +14,7 @@ use super::{Node, NodeState, Remote, Running};
 use crate::wire::{self, ToWorker};
 
 impl Remote {
-    /// Starts attempts that wait for room, as far as there is some.
+    /// Starts the waiting attempts for which there is room.
     pub(super) fn place_waiting(&mut self) {
         let (mut kept, now) = (None, Instant::now());
         let mut passed_over = VecDeque::new();
@@ -238,7 +238,7 @@ impl Placement {
         lasting.map(|(_, room)| room.slots).max().unwrap_or(0)
     }
 
-    /// Returns the node that is kept for an attempt which needs so many CPUs until that time.
+    /// Returns the node that is kept for an attempt which needs this many CPUs until that time.
     fn node_kept_for(&self, cpus: u32, until: Option<Instant>) -> Option<NodeId> {
         let large = self.open().filter(|(_, room)| room.slots >= cpus && room.end.is_after(until));
         large.max_by_key(|(node, room)| (room.free, Reverse(**node))).map(|(node, _)| *node)

@@ -233,7 +233,7 @@ impl Reports {
         true
     }
 
-    /// Waits for that time, or until another node is connected than the first so many. Returns true if the batch has
+    /// Waits for that time, or until more than `joined` nodes have joined. Returns true if the batch has
     /// ended.
     pub(crate) fn pause_until_joined(&self, time: Duration, joined: u64) -> bool {
         let end = Instant::now() + time;

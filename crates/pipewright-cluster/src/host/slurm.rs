@@ -369,7 +369,7 @@ pub struct Slurm {
 }
 
 impl Slurm {
-    /// Describes an allocation of so many nodes. Inside of an allocation, its nodes are used, and none is asked for.
+    /// Describes an allocation of this many nodes. Inside an allocation, that one is used, and no other is requested.
     pub fn new(nodes: u32) -> Slurm {
         Slurm { nodes: nodes.max(1), arguments: Vec::new(), over_stdio: false, address: None }
     }

@@ -30,7 +30,7 @@ pub(crate) enum ToWorker {
     Stop(AttemptKey),
     /// The [`FromWorker::Beat`] of this number has arrived.
     Seen(u64),
-    /// So many bytes of output have been taken, and so many more may be sent.
+    /// This many bytes of output have been taken, so this many more may be sent.
     Credit(u64),
     /// Kill everything and end: the batch is over.
     End,
@@ -346,7 +346,7 @@ mod tests {
         out
     }
 
-    /// Returns at most so many bytes a read.
+    /// Returns at most this many bytes a read.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {

@@ -185,8 +185,8 @@ impl DiagnosisTarget {
     }
 }
 
-/// Opens a new file again, and nothing else: who owns the folder could put a link to another file in its place, which would be
-/// overwritten.
+/// Opens a new file again, and nothing else: who owns the folder could put a link to another file in its place, which
+/// would be overwritten.
 fn reopen(options: &FileOptions, path: &Path, made: &fs::File) -> Result<DiskFile> {
     let file = options.open(path)?;
     match is_same_open(file.os(), made) {

@@ -3,9 +3,10 @@
 //! The attribute [`service`](macro@crate::service) on a trait `Compile` keeps the trait and adds
 //!
 //! * `Compile::serve`, a method of the trait: connects this worker to its host, and answers its calls;
-//! * `CompileClient`, a struct: calls the methods in a [`Pool`](crate::Pool). It has each method of the trait, and the same
-//!   with the suffix `_async` for a task of any runtime. Each returns `Result<T, Error>`, where `T` is what the method of the trait
-//!   returns. So an error of the method is apart from an error of the call: `client.compile(unit)??` takes both.
+//! * `CompileClient`, a struct: calls the methods in a [`Pool`](crate::Pool). It has each method of the trait, and the
+//!   same with the suffix `_async` for a task of any runtime. Each returns `Result<T, Error>`, where `T` is what the
+//!   method of the trait returns. So an error of the method is apart from an error of the call:
+//!   `client.compile(unit)??` takes both.
 //!
 //! ```no_run
 //! use pipewright_ipc::{Command, PoolOptions, service, worker};
@@ -61,7 +62,8 @@
 //! | `&mut Input<'_, T>` | also take items: [`Input`] | a [`Sender`] and a [`PendingReply`] at once |
 //! | `&mut Duplex<'_, In, Out>` | both: [`Duplex`] | a [`Sender`] and a [`Receiver`] at once |
 //!
-//! `#[idempotent]` on a method lets the pool [retry](crate::Request::idempotent) it on another worker if its worker ends.
+//! `#[idempotent]` on a method lets the pool [retry](crate::Request::idempotent) it on another worker if its worker
+//! ends.
 //!
 //! # Cancellation
 //! A call is cancelled if its future, its `PendingReply`, its `Receiver` or its unfinished `Sender` is dropped, and by

@@ -50,8 +50,7 @@ pub fn is_reached(error: &io::Error) -> bool {
     }
 }
 
-/// Returns the words that say what helps against an error which says that there are too many handles or processes.
-/// `None`: the error says something else.
+/// Returns the remedy for an error about too many handles or processes. `None`: it is another error.
 #[must_use]
 pub fn remedy(error: &io::Error) -> Option<String> {
     #[cfg(unix)]

@@ -217,7 +217,7 @@ struct ForegroundTerminal {
     made_in: Generation,
     /// Other processes of this process's group may use the terminal, and so no child gets it.
     is_shared: bool,
-    /// This job is in the foreground, as far as is known: a child with its own group has got the terminal. In the
+    /// This job is believed to be in the foreground: a child with its own group has got the terminal. In the
     /// background the terminal must not be taken from the job that has it.
     is_given: AtomicBool,
 }

@@ -629,7 +629,7 @@ impl RunState {
     }
 }
 
-/// Returns true if all have ended, as far as is known. Does not wait: without pidfds a wait would need a thread.
+/// Returns true if all are known to have ended. Does not wait: without pidfds a wait would need a thread.
 fn have_ended(children: &[ChildHandle]) -> bool {
     children.iter().all(|child| !matches!(child.try_wait(), Ok(None)))
 }

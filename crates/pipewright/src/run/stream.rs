@@ -1,4 +1,4 @@
-//! One of the child's streams: read with a delay, copied to a tee, kept as far as its limit says, and in the end given
+//! One of the child's streams: read with a delay, copied to a tee, kept up to its limit, and in the end given
 //! up.
 
 use std::any::Any;

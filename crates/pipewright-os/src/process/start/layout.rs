@@ -1,7 +1,9 @@
-//! The memory that a child of Unix reads: its paths, words and variables, numbers of handles, closures, and steps as numbers.
+//! The memory that a child of Unix reads: its paths, words and variables, numbers of handles, closures, and steps as
+//! numbers.
 //!
-//! The child may not allocate, because it shares the memory of a process whose other threads may be inside the allocator. So
-//! everything that it will use is in place before it exists. The strings, as `execve(2)` takes them, are in two allocations.
+//! The child may not allocate, because it shares the memory of a process whose other threads may be inside the
+//! allocator. So everything that it will use is in place before it exists. The strings, as `execve(2)` takes them, are
+//! in two allocations.
 
 use std::ffi::{OsStr, OsString, c_char};
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -38,7 +40,8 @@ unsafe impl Send for Layout {}
 // SAFETY: as above; nothing can be changed through a shared reference.
 unsafe impl Sync for Layout {}
 
-/// Refuses a name that no directory can have, as execvp(3) does: each lookup of it fails, and the name would count as not found.
+/// Refuses a name that no directory can have, as execvp(3) does: each lookup of it fails, and the name would count as
+/// not found.
 fn check_name(program: &OsStr) -> Result<(), SpawnError> {
     const NAME_MAX: usize = 255;
     if program.len() > NAME_MAX && !is_path(program) {
@@ -429,8 +432,8 @@ pub(super) fn step_of(number: u32) -> Step {
     }
 }
 
-/// Returns the supplementary groups as `setgroups` takes them where the effective group is in the list: the first one becomes the
-/// effective one (setgroups(2) of the BSDs), and a place is lost to it unless it is named once only.
+/// Returns the supplementary groups as `setgroups` takes them where the effective group is in the list: the first one
+/// becomes the effective one (setgroups(2) of the BSDs), and a place is lost to it unless it is named once only.
 #[cfg(any(target_os = "macos", test))]
 pub(super) fn with_effective_first(effective: u32, groups: &[u32]) -> Vec<u32> {
     let others = groups.iter().copied().filter(|group| *group != effective);

@@ -87,8 +87,8 @@ pub fn spawn(plan: &Plan<'_>) -> Result<ChildHandle, SpawnError> {
     }
 }
 
-/// Begins a start as [`spawn`] does, and does not wait for another process that starts the child. Nothing has started the
-/// child if this is an error.
+/// Begins a start as [`spawn`] does, and does not wait for another process that starts the child. Nothing has started
+/// the child if this is an error.
 ///
 /// # Platform
 /// Linux: in a [`TreeSlot`], this returns once the supervisor has been asked. Otherwise the child has been started.
@@ -105,8 +105,8 @@ pub fn begin(plan: &Plan<'_>) -> Result<Begun, SpawnError> {
     }
 }
 
-/// True where a process group that holds a tree ends with this process, whatever ends that (see [`Contain::tree`]), and nothing holds
-/// trees better.
+/// True where a process group that holds a tree ends with this process, whatever ends that (see [`Contain::tree`]), and
+/// nothing holds trees better.
 ///
 /// # Platform
 /// macOS: true.
@@ -512,12 +512,13 @@ impl Contain {
     }
 }
 
-// A new process gets a copy of all handles, and closes those that it does not inherit before it executes its program. Until then
-// it holds the pipes of other threads open, and their children seem to have left somebody behind. The time is short, but has no
-// limit on a busy machine. So the thread waits for a fact: the starts that were under way are over.
+// A new process gets a copy of all handles, and closes those that it does not inherit before it executes its program.
+// Until then it holds the pipes of other threads open, and their children seem to have left somebody behind. The time
+// is short, but has no limit on a busy machine. So the thread waits for a fact: the starts that were under way are
+// over.
 
-/// The starts of a process, counted by the epoch in which they began. The next epoch begins once none of the epoch before is
-/// left: after two of them, all that were under way are over.
+/// The starts of a process, counted by the epoch in which they began. The next epoch begins once none of the epoch
+/// before is left: after two of them, all that were under way are over.
 struct Starts {
     epoch: AtomicU64,
     counts: [AtomicUsize; 2],

@@ -1,7 +1,7 @@
 //! The plan of a start: its options, and the ways to start a child that refuse one.
 //!
-//! [`unix_list`] and [`windows_list`] name every field of a plan, so that a new one does not compile before it has an option, and
-//! each option says how every way answers it. The tests start a child with each.
+//! [`unix_list`] and [`windows_list`] name every field of a plan, so that a new one does not compile before it has an
+//! option, and each option says how every way answers it. The tests start a child with each.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -82,8 +82,8 @@ pub enum ChildStdio<'a> {
 }
 
 impl<'a> ChildStdio<'a> {
-    /// Returns the terminal of the plan as a standard handle. Windows: `Inherit`; a child on a console of its own opens it
-    /// itself.
+    /// Returns the terminal of the plan as a standard handle. Windows: `Inherit`; a child on a console of its own opens
+    /// it itself.
     #[must_use]
     pub fn of_terminal(terminal: &'a ChildTerminal) -> ChildStdio<'a> {
         terminal.handle().map_or(ChildStdio::Inherit, ChildStdio::Handle)
@@ -130,7 +130,8 @@ pub struct UnixOptions {
     pub limits: Vec<ResourceLimit>,
     /// The signals that have their default action in the child, even if this process ignores them.
     pub default_signals: Vec<Signal>,
-    /// True if SIGPIPE stays ignored in the child if this process ignores it, as Rust programs do. A tree has its own way.
+    /// True if SIGPIPE stays ignored in the child if this process ignores it, as Rust programs do. A tree has its own
+    /// way.
     pub keeps_ignored_pipe: bool,
     /// If set, the child is killed when this process ends, however it ends. Windows has this too.
     ///
@@ -402,7 +403,7 @@ pub(super) fn check_windows_options(plan: &Plan<'_>) -> Result<(), SpawnError> {
     }
 }
 
-/// Returns all options of a plan but those that only Windows has.
+/// Returns all options of a plan except those that only Windows has.
 fn unix_list(plan: &Plan<'_>) -> [Entry; 23] {
     use StartOption as It;
     // Every start has those without a name here. The slot is the way itself.
@@ -590,8 +591,8 @@ mod tests {
         }
     }
 
-    /// Sets the option. Returns a script and the output by which a shell shows that it has the option; an empty script where
-    /// another suite shows it.
+    /// Sets the option. Returns a script and the output by which a shell shows that it has the option; an empty script
+    /// where another suite shows it.
     fn set(option: StartOption, values: &mut Values, leader: &Leader) -> (String, &'static str) {
         use StartOption as It;
         let unix = &mut values.unix;

@@ -113,7 +113,7 @@ impl TreeSlot {
         super::imp::new_slot(reap)
     }
 
-    /// Returns true if another child can start: no process of the last tree is left, as far as is known without a wait.
+    /// Returns true if another child can start: no process of the last tree is known to be left. Does not wait.
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.0.is_free()

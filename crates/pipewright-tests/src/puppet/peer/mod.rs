@@ -427,7 +427,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Passes descriptors with WAKE, or with a reply that announces so many.
+    /// Passes descriptors with WAKE, or with a reply that announces them.
     fn handles(&mut self, count: usize, announced: u16) -> io::Result<()> {
         let handles = (0..count).map(|_| File::open("/dev/null").map(Handle::from));
         let handles = handles.collect::<io::Result<Vec<Handle>>>()?;

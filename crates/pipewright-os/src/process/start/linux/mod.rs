@@ -80,8 +80,8 @@ const MOST_STOPS: usize = 100;
 /// True once a child has been refused a copy of the handles that it shared.
 static HANDLES_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Starts the child of the setup, and starts it again if a stop interrupts the start. If a child that shared the handles
-/// fails, another one gets a copy of all: a path may name one of them (`/proc/self/fd/7`).
+/// Starts the child of the setup, and starts it again if a stop interrupts the start. If a child that shared the
+/// handles fails, another one gets a copy of all: a path may name one of them (`/proc/self/fd/7`).
 fn start<T>(
     setup: &ChildSetup<'_>,
     once: impl Fn(&ChildSetup<'_>) -> Result<T, SpawnError>,
@@ -401,9 +401,10 @@ fn ends(setup: &ChildSetup<'_>) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 
 // A child that another user stops between its change of user and its exec.
 //
-// From that change on, the new user may send the child signals, and SIGSTOP cannot be blocked. Its parent would sleep until the
-// exec for as long as that user likes, deaf to every timeout. So the start of a child that changes its user waits in slices, and
-// looks at the child between two of them. So does a start with a limit: its file or its directory may never answer.
+// From that change on, the new user may send the child signals, and SIGSTOP cannot be blocked. Its parent would sleep
+// until the exec for as long as that user likes, deaf to every timeout. So the start of a child that changes its user
+// waits in slices, and looks at the child between two of them. So does a start with a limit: its file or its directory
+// may never answer.
 
 /// The time between two looks: most starts are over before the first.
 const PAUSE_NANOS: i64 = 5_000_000;
@@ -438,8 +439,8 @@ impl StopWatch {
         StopWatch { pid, pidfd, stops: 0 }
     }
 
-    /// Waits until the child has executed its program or has ended: the kernel clears that word then, and wakes this process
-    /// (`CLONE_CHILD_CLEARTID`). At the limit, kills a child that has not executed it.
+    /// Waits until the child has executed its program or has ended: the kernel clears that word then, and wakes this
+    /// process (`CLONE_CHILD_CLEARTID`). At the limit, kills a child that has not executed it.
     fn wait_until_zero(mut self, word: &AtomicI32, limit: Option<&StartLimit>) -> Left {
         let since = limit.map(|_| Instant::now());
         let is_over = || match (limit, since) {
@@ -492,7 +493,8 @@ impl StopWatch {
         }
     }
 
-    /// Looks at the child. If it is stopped, continues it; if it is so again and again, kills it. Returns true if it has ended.
+    /// Looks at the child. If it is stopped, continues it; if it is so again and again, kills it. Returns true if it
+    /// has ended.
     fn has_ended(&mut self) -> bool {
         const P_PID: usize = 1;
         const P_PIDFD: usize = 3;

@@ -95,9 +95,9 @@ pub(super) fn close_all_except(image: RawFd, handles: &[RawFd]) {
     let _ = close_from(0, handles.iter().copied().chain([image]));
 }
 
-/// Gives this process exactly these handles, under the numbers from 0 on, and executes the image. A
-/// negative handle leaves its number closed. Returns only if something failed, with the error. Then the handles have other numbers,
-/// by which this process can use them.
+/// Gives this process exactly these handles, under the numbers from 0 on, and executes the image. A negative handle
+/// leaves its number closed. Returns only if something failed, with the error. Then the handles have other numbers, by
+/// which this process can use them.
 pub(super) fn exec_image<const N: usize>(
     image: RawFd,
     handles: &mut [RawFd; N],

@@ -148,8 +148,8 @@ fn pool_for(sandbox: Sandbox) -> io::Result<&'static ThreadPool> {
 }
 
 impl PoolState {
-    /// Returns true if work waits, no thread has begun a start since `stuck_at`, and none is free. A free thread that has not
-    /// begun yet waits for a processor, and another one, which would never end, would wait for it too.
+    /// Returns true if work waits, no thread has begun a start since `stuck_at`, and none is free. A free thread that
+    /// has not begun yet waits for a processor, and another one, which would never end, would wait for it too.
     fn is_stuck(&self, stuck_at: Option<u64>) -> bool {
         stuck_at == Some(self.starts_begun) && !self.waiting.is_empty() && self.busy >= self.threads
     }
@@ -276,8 +276,8 @@ fn without_proc() -> Vec<u8> {
     format!("{:?}", Rights::here()).into_bytes()
 }
 
-/// The rights of a thread that a few system calls report. Without the label, and with the mode of seccomp only, but as cheap as
-/// each start in a slot needs it.
+/// The rights of a thread that a few system calls report. Without the label, and with the mode of seccomp only, but as
+/// cheap as each start in a slot needs it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rights {
     users: [Uid; 2],

@@ -1,5 +1,5 @@
-//! The program that the guard and the supervisor execute, and its handles; and a trial of it, to find out if it works on this
-//! machine.
+//! The program that the guard and the supervisor execute, and its handles; and a trial of it, to find out if it works
+//! on this machine.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
@@ -128,7 +128,8 @@ impl SupervisorProgram {
         let _ = raw_syscall::send(self.handles[HOST], &NotStarted::words(errno), None);
     }
 
-    /// Executes the program. Returns only on failure, with the error. The handles are then those by which this process can use them.
+    /// Executes the program. Returns only on failure, with the error. The handles are then those by which this process
+    /// can use them.
     pub(super) fn execute(&mut self, role: &CStr, subject: i32) -> i32 {
         raw_syscall::close_all_except(self.image, &self.handles);
         if self.handles[CHILDREN] == NONE {

@@ -487,7 +487,8 @@ const GROUP_SCRIPT: &CStr = c"(read -r over <&3 || kill -s KILL \"$1\") &";
 /// The script that kills a child. When this process ends, the number of the child may have passed to
 /// another process, if other code has reaped the child or the pipe's end was leaked. So the start time is
 /// compared. If `ps` does not work, both times are empty.
-const CHILD_SCRIPT: &CStr = c"(s=$(/bin/ps -o lstart= -p \"$1\"); read -r over <&3 || if [ \"$s\" = \"$(/bin/ps -o lstart= -p \"$1\")\" ]; then kill -s KILL \"$1\"; fi) &";
+const CHILD_SCRIPT: &CStr = c"(s=$(/bin/ps -o lstart= -p \"$1\"); read -r over <&3 || \
+    if [ \"$s\" = \"$(/bin/ps -o lstart= -p \"$1\")\" ]; then kill -s KILL \"$1\"; fi) &";
 
 // Starts a process that outlives this one, and kills a child, or a child's group, when this process has
 // ended.

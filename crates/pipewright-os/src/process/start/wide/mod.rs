@@ -1,6 +1,6 @@
-//! The UTF-16 texts that `CreateProcessW` takes: arguments as a C library splits them, the environment, the search for a program,
-//! and the kind of a path, found without asking the system. Arguments of a batch file, which `cmd.exe` parses first, are in
-//! `batch.rs`.
+//! The UTF-16 texts that `CreateProcessW` takes: arguments as a C library splits them, the environment, the search for
+//! a program, and the kind of a path, found without asking the system. Arguments of a batch file, which `cmd.exe`
+//! parses first, are in `batch.rs`.
 //!
 //! Nothing in here calls the system, so its tests run on every system.
 

@@ -188,7 +188,8 @@ impl PlanWords<'_> {
 /// The most bytes of a plan that stay in memory for the next one.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// The memory of the plans, which the supervisor maps and this process only writes to. This process does not map it: a write reports a lack of memory, an access would end this process.
+/// The memory of the plans, which the supervisor maps and this process only writes to. This process does not map it: a
+/// write reports a lack of memory, an access would end this process.
 #[derive(Debug)]
 pub(super) struct Plans {
     memory: OwnedFd,
