@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures batches over ssh beside GNU parallel: `bash bench/cluster-ssh.sh PIPEWRIGHT CHILD [ROUNDS]`. CHILD is a static program that does
-# nothing (bench/c/exit0.c). Four nodes with eight slots each; all of them are this machine, behind an sshd of its own on 127.0.0.1.
-# Prints a report in Markdown.
+# Measures batches over ssh beside GNU parallel: `bash bench/cluster-ssh.sh PIPEWRIGHT CHILD [ROUNDS]`. CHILD is a
+# static program that does nothing (bench/c/exit0.c). Four nodes with eight slots each; all of them are this machine,
+# behind an sshd of its own on 127.0.0.1. Prints a report in Markdown.
 set -euo pipefail
 tool=$(realpath "$1") child=$(realpath "$2") rounds=${3:-3}
 work=$(mktemp -d)
@@ -14,8 +14,8 @@ trap finish EXIT
 cd "$work"
 export XDG_CACHE_HOME=$work PARALLEL_HOME=$work/home
 mkdir -p /run/sshd
-# A home without profiles: GNU parallel starts a shell for each job, and a profile may take longer than the job. Without the file,
-# it asks to be cited.
+# A home without profiles: GNU parallel starts a shell for each job, and a profile may take longer than the job. Without
+# the file, it asks to be cited.
 mkdir home
 touch home/will-cite
 
@@ -70,6 +70,7 @@ for ((round = 0; round < rounds; round++)); do
 done
 echo "| over ssh, 4 nodes x 8 slots, with a log | median (min..max) |"
 echo "|---|--:|"
-echo "| \`pipewright batch --via\`, 10,000 jobs that do nothing, from the start of the tool | $(summary < ours) jobs/s |"
+echo "| \`pipewright batch --via\`, 10,000 jobs that do nothing, from the start of the tool | $(summary \
+    < ours) jobs/s |"
 echo "| GNU parallel $(parallel --version | awk 'NR == 1 { print $3 }'), 200 jobs | $(summary < parallel) jobs/s |"
 echo "| the same with \`--controlmaster\` | $(summary < shared) jobs/s |"

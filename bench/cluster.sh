@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures batches on a Slurm cluster of four nodes on this machine, beside srun and a job array: `bash ci/slurm.sh bash
-# bench/cluster.sh PIPEWRIGHT CHILD [ROUNDS]`. CHILD is a static program that does nothing (bench/c/exit0.c). Prints a report in Markdown.
+# bench/cluster.sh PIPEWRIGHT CHILD [ROUNDS]`. CHILD is a static program that does nothing (bench/c/exit0.c). Prints a
+# report in Markdown.
 #
 # All nodes are this machine, so what is measured is the way of a job there and back, and not the work of four machines.
 set -euo pipefail
@@ -12,7 +13,9 @@ export XDG_CACHE_HOME=$work
 
 now() { echo "${EPOCHREALTIME/,/.}"; }
 # Prints the median, the least and the greatest of the numbers on stdin.
-summary() { sort -n | awk -v format="${1:-%.0f}" '{ a[NR] = $1 } END { printf format " (" format ".." format ")", a[int((NR + 1) / 2)], a[1], a[NR] }'; }
+summary() { sort -n |
+    awk -v format="${1:-%.0f}" \
+    '{ a[NR] = $1 } END { printf format " (" format ".." format ")", a[int((NR + 1) / 2)], a[1], a[NR] }'; }
 # Prints a field of the first or last event of a kind.
 at() { grep -m1 "\"event\":\"$1\"" events | sed 's/.*"unix_seconds":\([0-9.]*\).*/\1/'; }
 last() { grep "\"event\":\"$1\"" events | tail -n 1 | sed 's/.*"unix_seconds":\([0-9.]*\).*/\1/'; }
@@ -56,7 +59,8 @@ echo "| 100 MB of output from one job | $(summary < output) MB/s |"
 idle
 rm -f events
 : > starts
-"$tool" batch --quiet --on slurm --nodes 4 --events events -- sh -c 'echo >> starts; until [ -e end ]; do sleep 0.1; done' ::: $(seq 24) &
+"$tool" batch --quiet --on slurm --nodes 4 --events events -- sh -c \
+    'echo >> starts; until [ -e end ]; do sleep 0.1; done' ::: $(seq 24) &
 batch=$!
 until [ "$(wc -l < starts)" = 24 ]; do sleep 0.05; done
 lost=$(now)
@@ -66,7 +70,8 @@ again=$(grep '"event":"started"' events | sed -n 25p | sed 's/.*"unix_seconds":\
 touch end
 wait $batch
 "$PIPEWRIGHT_SLURM_NODE" start n2
-echo "| from the loss of a node to the start of its jobs elsewhere | $(per_second 1 "$lost" "$again" | awk '{ printf "%.1f", 1 / $1 }') s |"
+echo "| from the loss of a node to the start of its jobs elsewhere | $(per_second 1 "$lost" "$again" |
+    awk '{ printf "%.1f", 1 / $1 }') s |"
 
 # The coordinator with a long queue, stopped after 20 s.
 idle
@@ -80,4 +85,5 @@ kill -TERM $batch
 wait $batch || true
 ended=$(sqlite3 million.db "select count(*) from attempts")
 echo "| peak memory of the tool, with 1,000,000 jobs in a file, after 20 s and $ended jobs | $((peak / 1024)) MB |"
-echo "| processor time of the tool a job, in the same run | $(awk -v cpu="$cpu" -v jobs="$ended" 'BEGIN { printf "%.0f", cpu / jobs * 1e6 }') µs |"
+echo "| processor time of the tool a job, in the same run | $(awk -v cpu="$cpu" -v jobs="$ended" \
+    'BEGIN { printf "%.0f", cpu / jobs * 1e6 }') µs |"

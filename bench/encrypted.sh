@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Compares two builds of the tool by jobs a second on nodes, such as one that encrypts its connections with one that does not, in
-# interleaved pairs: `bash bench/encrypted.sh ONE OTHER CHILD [PAIRS [JOBS]]`. CHILD is a static program that does nothing
-# (bench/c/exit0.c). Prints the median of the ratios ONE to OTHER, and an interval of 95 % for it.
+# Compares two builds of the tool by jobs a second on nodes, such as one that encrypts its connections with one that
+# does not, in interleaved pairs: `bash bench/encrypted.sh ONE OTHER CHILD [PAIRS [JOBS]]`. CHILD is a static program
+# that does nothing (bench/c/exit0.c). Prints the median of the ratios ONE to OTHER, and an interval of 95 % for it.
 #
-# Two ways to a node: `--via`, the stdio of a command, which is not encrypted by the tool, and TCP, which is. The node of the second
-# is this machine, in a cluster of Slurm: `bash ci/slurm.sh bash bench/encrypted.sh ...`. Without a cluster it is left out. A record is a
-# write, so small jobs, many at once, show its price best: they are those of a batch that does nothing else.
+# Two ways to a node: `--via`, the stdio of a command, which is not encrypted by the tool, and TCP, which is. The node
+# of the second is this machine, in a cluster of Slurm: `bash ci/slurm.sh bash bench/encrypted.sh ...`. Without a
+# cluster it is left out. A record is a write, so small jobs, many at once, show its price best: they are those of a
+# batch that does nothing else.
 set -euo pipefail
 one=$(realpath "$1") other=$(realpath "$2") child=$(realpath "$3") pairs=${4:-30} jobs=${5:-5000}
 work=$(mktemp -d)
@@ -37,12 +38,14 @@ for way in "${ways[@]}"; do
     rate "$one" "$way" > /dev/null
     for ((pair = 0; pair < pairs; pair++)); do
         # The order changes, so that neither is always the second.
-        if ((pair % 2)); then first=$(rate "$one" "$way") second=$(rate "$other" "$way"); else second=$(rate "$other" "$way") first=$(rate "$one" "$way"); fi
+        if ((pair % 2)); then first=$(rate "$one" "$way") second=$(rate "$other" "$way"); else \
+            second=$(rate "$other" "$way") first=$(rate "$one" "$way"); fi
         echo "$first" >> rates
         awk -v one="$first" -v other="$second" 'BEGIN { printf "%.4f\n", one / other }' >> ratios
     done
     # The interval of the median by ranks: n/2 -+ 0.98 sqrt(n).
-    sort -n ratios | awk -v way="$way" -v rate="$(sort -n rates | awk '{ a[NR] = $1 } END { print int(a[int((NR + 1) / 2)]) }')" '
+    sort -n ratios | awk -v way="$way" -v rate="$(sort -n rates |
+        awk '{ a[NR] = $1 } END { print int(a[int((NR + 1) / 2)]) }')" '
         { a[NR] = $1 }
         END {
             off = 0.98 * sqrt(NR); low = int(NR / 2 - off); high = int(NR / 2 + off + 1.5)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Measures the start of a program under a limit on memory, beside other ways to set one: `bash bench/limits.sh PIPEWRIGHT CHILD
-# [ROUNDS]`. CHILD is a static program that does nothing (bench/c/exit0.c). Each round has 100 starts of each way. As root, where
-# cgroups can be made. Prints a report in Markdown; a way that does not work here is left out.
+# Measures the start of a program under a limit on memory, beside other ways to set one: `bash bench/limits.sh
+# PIPEWRIGHT CHILD [ROUNDS]`. CHILD is a static program that does nothing (bench/c/exit0.c). Each round has 100 starts
+# of each way. As root, where cgroups can be made. Prints a report in Markdown; a way that does not work here is left
+# out.
 set -euo pipefail
 tool=$(realpath "$1") child=$(realpath "$2") rounds=${3:-7}
 starts=100 group=pipewright-bench-$$
@@ -44,7 +45,8 @@ for ((round = 0; round < rounds; round++)); do
     for name in "${names[@]}"; do
         from=${EPOCHREALTIME/,/.}
         for ((start = 0; start < starts; start++)); do "$name"; done
-        awk -v from="$from" -v to="${EPOCHREALTIME/,/.}" -v count=$starts 'BEGIN { print (to - from) / count * 1e6 }' >> "$work/$name"
+        awk -v from="$from" -v to="${EPOCHREALTIME/,/.}" -v count=$starts 'BEGIN { print (to - from) / count * 1e6 }' \
+            >> "$work/$name"
     done
 done
 summary() { sort -n | awk '{ a[NR] = $1 } END { printf "%.0f (%.0f..%.0f)", a[int((NR + 1) / 2)], a[1], a[NR] }'; }

@@ -3,10 +3,10 @@
 #
 #   bash bench/update-docs.sh [--full] [--to FILE] [PART...]
 #
-# A part is a case of the driver (spawn, capture-lines, ..., cli), `messages`, `files`, `trees`, `terminals`, `batches` or `pipes`. The
-# default is all parts. A part's text is between two comments of its name in its document. It includes the date, the commit, the
-# machine and the preset. Other parts stay unchanged. A part that fails keeps its old table, and the script then exits
-# with an error at its end.
+# A part is a case of the driver (spawn, capture-lines, ..., cli), `messages`, `files`, `trees`, `terminals`, `batches`
+# or `pipes`. The default is all parts. A part's text is between two comments of its name in its document. It includes
+# the date, the commit, the machine and the preset. Other parts stay unchanged. A part that fails keeps its old table,
+# and the script then exits with an error at its end.
 #
 # The preset is quick (3 rounds, some minutes); --full selects 7 rounds. Run nothing else meanwhile.
 set -euo pipefail
@@ -58,7 +58,8 @@ fi
 if [[ " ${parts[*]} " = *" messages "* ]]; then
     beside="a ring, a socket and a pipe in C"
     # Takes two minutes more, and needs crates that not every machine has.
-    if command -v python3 > /dev/null && (cd bench && cargo build --release --locked --quiet -p ipc --features peers); then
+    if command -v python3 > /dev/null && (cd bench && cargo build --release --locked --quiet -p ipc --features \
+        peers); then
         peers=$(cd bench && cargo tree --locked -p ipc --features peers --depth 1 --prefix none)
         version() { sed -n "s/^\($1\) v\([^ ]*\).*/\1 \2/p" <<< "$peers"; }
         beside+=", and beside $(version iceoryx2), $(version ipc-channel) and $(python3 --version)"
@@ -121,7 +122,8 @@ trees() {
     cp "$tool" "$work/pipewright"
     cp "$bench/tree" "$work/tree"
     "$work/tree" "$work/exit0" "$work/pipewright" > "$work/report"
-    head_of trees "The cost of containing a tree, the time to kill a tree of 500 processes, and the delay of a timeout." "one run"
+    head_of trees \
+        "The cost of containing a tree, the time to kill a tree of 500 processes, and the delay of a timeout." "one run"
     # The program prints figures in columns, not only tables.
     echo
     echo '```text'
@@ -141,7 +143,8 @@ batches() {
     cc -O2 -static -o "$work/child" bench/c/exit0.c
     cc -O2 -static -o "$work/writer" bench/c/mib.c
     "$bench/batch" "$tool" "$work/child" "$work/writer" --rounds "$rounds" rate output > "$work/report"
-    head_of batches "\`pipewright batch\` beside \`xargs -P\`, \`make -j\`, ninja and GNU parallel, as far as they are installed." \
+    head_of batches \
+        "\`pipewright batch\` beside \`xargs -P\`, \`make -j\`, ninja and GNU parallel, where they are installed." \
         "$rounds rounds"
     echo
     sed 's/^## \(.*\)$/**\1**/' "$work/report"

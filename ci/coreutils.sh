@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests that coreutils has for its `timeout`, with `pipewright timeout` and with the system's own program beside it:
-# every test that passes with the latter has to pass with the former. The tests come from Debian's source package, into a
-# temporary folder; the repository contains none. If it cannot be had, the script prints SKIPPED and exits with 77.
-# `ci/coreutils.sh TOOL` takes a tool that is built.
+# Runs the tests that coreutils has for its `timeout`, with `pipewright timeout` and with the system's own program
+# beside it: every test that passes with the latter has to pass with the former. The tests come from Debian's source
+# package, into a temporary folder; the repository contains none. If it cannot be had, the script prints SKIPPED and
+# exits with 77. `ci/coreutils.sh TOOL` takes a tool that is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh
@@ -12,8 +12,8 @@ packages dpkg-dev strace perl
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# Downloads and unpacks the source package. Many systems list binary packages only, so the lists of sources are made from
-# theirs, in the folder.
+# Downloads and unpacks the source package. Many systems list binary packages only, so the lists of sources are made
+# from theirs, in the folder.
 sources() {
     mkdir -p "$dir/parts" "$dir/lists/partial" "$dir/cache"
     local file
@@ -23,12 +23,15 @@ sources() {
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
         [ ! -f "$file" ] || sed -n 's/^deb /deb-src /p' "$file" > "$dir/parts/${file##*/}.list"
     done
-    local options=(-qq -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$dir/parts" -o APT::Sandbox::User=root
+    local options=(-qq -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$dir/parts" -o \
+        APT::Sandbox::User=root
         -o "Dir::State::Lists=$dir/lists" -o "Dir::Cache=$dir/cache")
-    (cd "$dir" && { apt-get "${options[@]}" update; apt-get "${options[@]}" --download-only source coreutils; }) > "$dir/apt.log" 2>&1 &&
+    (cd "$dir" && { apt-get "${options[@]}" update; apt-get "${options[@]}" --download-only source coreutils; }) \
+        > "$dir/apt.log" 2>&1 &&
         mkdir "$dir/coreutils" && tar xf "$dir"/coreutils_*.orig.tar.* -C "$dir/coreutils" --strip-components=1
 }
-sources || { tail -n 3 "$dir/apt.log"; skip "archive:$(. /etc/os-release && echo "$VERSION_CODENAME")" "the source package of coreutils cannot be had"; }
+sources || { tail -n 3 "$dir/apt.log"; skip "archive:$(. /etc/os-release && echo "$VERSION_CODENAME")" \
+    "the source package of coreutils cannot be had"; }
 
 [ -n "${1:-}" ] || cargo build --locked
 tool=$(realpath "${1:-${CARGO_TARGET_DIR:-target}/debug/pipewright}")
@@ -56,8 +59,10 @@ run() {
         local command=(bash "$test")
         case $test in *.pl) command=(perl -w -I tests -MCuSkip -MCoreutils -M"CuTmpdir qw(timeout)" "$test") ;; esac
         code=0
-        env -i PATH="$programs:$PATH" HOME="$HOME" LC_ALL=C srcdir=. top_srcdir=. abs_top_srcdir="$PWD" abs_srcdir="$PWD" \
-            abs_top_builddir="$PWD" SHELL=/bin/bash PERL=perl VERSION="$version" PACKAGE_VERSION="$version" CONFIG_HEADER=/dev/null \
+        env -i PATH="$programs:$PATH" HOME="$HOME" LC_ALL=C srcdir=. top_srcdir=. abs_top_srcdir="$PWD" \
+            abs_srcdir="$PWD" \
+            abs_top_builddir="$PWD" SHELL=/bin/bash PERL=perl VERSION="$version" PACKAGE_VERSION="$version" \
+                CONFIG_HEADER=/dev/null \
             built_programs="timeout env" TEST_NAME=timeout LOCALE_FR=none \
             "${command[@]}" > "$programs/${test##*/}.log" 2>&1 9>&1 || code=$?
         case $code in

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lints each library with no feature and with each feature alone. (The lints of the workspace have all.) `ci/features.sh none` is
-# for no feature only. Other arguments go to cargo: `bash ci/features.sh --target x86_64-pc-windows-gnu`.
+# Lints each library with no feature and with each feature alone. (The lints of the workspace have all.) `ci/features.sh
+# none` is for no feature only. Other arguments go to cargo: `bash ci/features.sh --target x86_64-pc-windows-gnu`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Fuzzes hosts with hostile workers, and workers of batches with hostile hosts, for SECONDS a target: `ci/fuzz.sh [SECONDS] [TARGET...]`.
-# The stable compiler suffices for coverage counters; only a sanitizer would need nightly.
+# Fuzzes hosts with hostile workers, and workers of batches with hostile hosts, for SECONDS a target: `ci/fuzz.sh
+# [SECONDS] [TARGET...]`. The stable compiler suffices for coverage counters; only a sanitizer would need nightly.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
-command -v c++ > /dev/null || { echo "SKIPPED need=program:c++ ci/fuzz.sh: libFuzzer needs a C++ compiler" >&2; exit 77; }
+command -v c++ > /dev/null || { echo "SKIPPED need=program:c++ ci/fuzz.sh: libFuzzer needs a C++ compiler" >&2; exit \
+    77; }
 seconds=${1:-20}
 shift || true
 [ $# != 0 ] || set -- batch frames handshake ring

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the suites on other kernels and processors than this machine's (ci/vm.sh): `bash ci/kernels.sh` runs what the gate runs
-# (a part of the suite of processes on the oldest kernel), `bash ci/kernels.sh built` does so with the suites that are built
-# (ci/suites.sh), `bash ci/kernels.sh CELL...` runs cells of the matrix. What this machine cannot run is skipped, and the output says
-# so. The logs are in target/kernels.
+# Runs the suites on other kernels and processors than this machine's (ci/vm.sh): `bash ci/kernels.sh` runs what the
+# gate runs (a part of the suite of processes on the oldest kernel), `bash ci/kernels.sh built` does so with the suites
+# that are built (ci/suites.sh), `bash ci/kernels.sh CELL...` runs cells of the matrix. What this machine cannot run is
+# skipped, and the output says so. The logs are in target/kernels.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,8 +13,8 @@ cache=$logs
 . ci/machine.sh
 [ "$(uname -sm)" = "Linux x86_64" ] || skip linux-x86-64 "has the machines"
 
-# Runs `cargo test` with these arguments, and prints lines of NAME PATH: the programs that it builds. Fails if the supervisor
-# of process trees is left out, because then the tests of trees are skipped.
+# Runs `cargo test` with these arguments, and prints lines of NAME PATH: the programs that it builds. Fails if the
+# supervisor of process trees is left out, because then the tests of trees are skipped.
 test_programs() {
     bash ci/with-hooks.sh test --locked --no-run --message-format=json "$@" | python3 -c '
 import json, sys
@@ -40,7 +40,8 @@ build() {
             export CARGO_TARGET_RISCV64GC_UNKNOWN_LINUX_GNU_LINKER=riscv64-linux-gnu-gcc
             export CARGO_TARGET_RISCV64GC_UNKNOWN_LINUX_GNU_RUSTFLAGS='-C target-feature=+crt-static' ;;
     esac
-    [ -z "${1:-}" ] || [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || rustup target add "$1" > /dev/null 2>&1 ||
+    [ -z "${1:-}" ] || [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] ||
+        rustup target add "$1" > /dev/null 2>&1 ||
         skip "rust-target:$1" "needs its library"
     # For this machine, the gate has built the workspace.
     local packages=(--workspace)
@@ -54,8 +55,9 @@ build_with_log() {
     programs+=$'\n'$(test_programs -p pipewright-batch --test power_cut)
 }
 
-# Runs a test program in a machine: suite [OPTION VALUE]... MACHINE PROGRAM [ARGUMENT]... The options are those of ci/vm.sh,
-# the arguments are for the test harness. Prints the skipped tests and the result, and after a failure the end of the log.
+# Runs a test program in a machine: suite [OPTION VALUE]... MACHINE PROGRAM [ARGUMENT]... The options are those of
+# ci/vm.sh, the arguments are for the test harness. Prints the skipped tests and the result, and after a failure the end
+# of the log.
 suite() {
     local options=() machine name path log code=0
     while [[ $1 == -* ]]; do options+=("$1" "$2"); shift 2; done
@@ -63,7 +65,8 @@ suite() {
     path=$(awk -v name="$name" '$1 == name {print $2; exit}' <<< "$programs")
     log=$logs/$cell-$name.log
     bash ci/vm.sh "${options[@]}" "$machine" "${before:-}cd crates/pipewright-tests &&
-        PIPEWRIGHT_TEST_SCALE=$scale RUST_TEST_THREADS=${threads:-6} RUST_BACKTRACE=1 exec ${as:-} $path $*" > "$log" 2>&1 || code=$?
+        PIPEWRIGHT_TEST_SCALE=$scale RUST_TEST_THREADS=${threads:-6} RUST_BACKTRACE=1 \
+            exec ${as:-} $path $*" > "$log" 2>&1 || code=$?
     grep -aE '^(SKIPPED|COUNTED) ' "$log" || true
     # The machine could not be had here: its line says why.
     [ "$code" != 77 ] || { printf '%s: %s: not run\n' "$cell" "$name"; return; }
@@ -72,17 +75,18 @@ suite() {
     [ "$code" = 0 ] || status=1
 }
 
-# The short list, which an emulated processor finishes in minutes: trees, limits, stops and waits, starts, the ring, io_uring.
-# short_list MACHINE [MODULE OF THE SUITE OF PROCESSES]...
+# The short list, which an emulated processor finishes in minutes: trees, limits, stops and waits, starts, the ring,
+# io_uring. short_list MACHINE [MODULE OF THE SUITE OF PROCESSES]...
 short_list() {
     local scale=${scale:-20} machine=$1
     shift
-    suite -t 900 -u "${user:-0}" "$machine" process parent_exit:: process_handle:: stopping:: environment:: inheritance:: tree_limits "$@"
+    suite -t 900 -u "${user:-0}" "$machine" process parent_exit:: process_handle:: stopping:: environment:: \
+        inheritance:: tree_limits "$@"
     suite -t 600 -u "${user:-0}" "$machine" ipc whole_and_in_order:: started_as_worker::
 }
 
-# Prints the fastest machine with that kernel. User-mode Linux cannot restore the registers of a processor with AMX: there the
-# emulator takes its place, so that no check is left out.
+# Prints the fastest machine with that kernel. User-mode Linux cannot restore the registers of a processor with AMX:
+# there the emulator takes its place, so that no check is left out.
 fastest() { if grep -qsw amx_tile /proc/cpuinfo; then echo "$1"; else echo "uml-$1"; fi; }
 
 # Prints the factor for the limits and delays of tests in a machine.
@@ -113,7 +117,8 @@ run_cell() {
         systemd-*)
             # One test at a time: they use one manager, which has 2 s for an answer.
             local scale=20 threads=1 before='. ci/vm/user-manager.sh; '
-            local as="setpriv --reuid 1000 --regid 1000 --clear-groups -- systemd-run --user --scope --unit=terminal.scope --"
+            local as='setpriv --reuid 1000 --regid 1000 --clear-groups --'
+            as+=' systemd-run --user --scope --unit=terminal.scope --'
             suite -t 900 "${cell#systemd-}" process tree_limits_systemd:: ;;
         power-cut)
             local scale machine; machine=$(fastest 6.1); scale=$(slowness "$machine")

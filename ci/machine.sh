@@ -3,8 +3,8 @@
 # or two runs at once, therefore leave nothing incomplete that a later run would use.
 
 say() { printf '%s: %s\n' "${0##*/}" "$1"; }
-# A tool that this machine cannot provide is not a failure of the change: skip NEED DETAIL exits with 77, as other test programs do.
-# ci/skips.sh has the needs.
+# A tool that this machine cannot provide is not a failure of the change: skip NEED DETAIL exits with 77, as other test
+# programs do. ci/skips.sh has the needs.
 skip() { printf 'SKIPPED need=%s ci/%s: %s\n' "$1" "${0##*/}" "$2"; exit 77; }
 fail() { printf '%s: %s\n' "${0##*/}" "$1" >&2; exit 1; }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Checks that everything compiles for macOS (aarch64-apple-darwin), with its lints. It links and runs nothing, which would
-# need a Mac. `bash ci/macos.sh lints` checks the products with all features alone, and no tests. Other arguments go to cargo and
-# replace `--workspace`: `bash ci/macos.sh -p pipewright-os`.
-# Exits with 77 if the tools cannot be installed on this machine.
+# Checks that everything compiles for macOS (aarch64-apple-darwin), with its lints. It links and runs nothing, which
+# would need a Mac. `bash ci/macos.sh lints` checks the products with all features alone, and no tests. Other arguments
+# go to cargo and replace `--workspace`: `bash ci/macos.sh -p pipewright-os`. Exits with 77 if the tools cannot be
+# installed on this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/toolchain.sh

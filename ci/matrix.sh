@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Runs the checks that are too long for the gate, cell by cell: `bash ci/matrix.sh` runs the cells that have not passed on this
-# commit, so that a run which was ended goes on. `ci/matrix.sh WORDS` runs the cells whose names contain the words, and
-# `ci/matrix.sh --list` prints the names. The last result of each cell (day, commit, tests) goes to ci/matrix.tsv and to the table
-# in docs/platforms.md: a cell without a row there has not run, and no run has had all cells yet. The logs are in target/matrix.
+# Runs the checks that are too long for the gate, cell by cell: `bash ci/matrix.sh` runs the cells that have not passed
+# on this commit, so that a run which was ended goes on. `ci/matrix.sh WORDS` runs the cells whose names contain the
+# words, and `ci/matrix.sh --list` prints the names. The last result of each cell (day, commit, tests) goes to
+# ci/matrix.tsv and to the table in docs/platforms.md: a cell without a row there has not run, and no run has had all
+# cells yet. The logs are in target/matrix.
 #
 # As in .ci/run, no signal is ignored.
-[ "$(uname -s)" = Linux ] || { echo "SKIPPED need=linux ci/matrix.sh: its machines, nodes and filesystems are those of Linux" >&2; exit 77; }
+[ "$(uname -s)" = Linux ] ||
+    { echo "SKIPPED need=linux ci/matrix.sh: its machines, nodes and filesystems are those of Linux" >&2; exit 77; }
 [ -n "${PIPEWRIGHT_GATE:-}" ] || PIPEWRIGHT_GATE=started exec env --default-signal=HUP,INT,QUIT bash "$0" "$@"
 set -euo pipefail
 set -m
@@ -24,7 +26,8 @@ only=${1:-}
 # Notes the result of a cell, and writes the table anew.
 note() { # CELL RESULT LOG
     local tests skipped
-    tests=$(grep -ahE '^test result: |[0-9]+ passed.* in [0-9.]+s' "$3" | sed -E 's/^.*[^0-9]([0-9]+) passed.*$/\1/' | awk '{sum += $1} END {print sum + 0}')
+    tests=$(grep -ahE '^test result: |[0-9]+ passed.* in [0-9.]+s' "$3" | sed -E 's/^.*[^0-9]([0-9]+) passed.*$/\1/' |
+        awk '{sum += $1} END {print sum + 0}')
     skipped=$(grep -ac '^SKIPPED ' "$3") || true
     {
         awk -F '\t' -v cell="$1" '$1 != cell' "$results"
@@ -46,7 +49,8 @@ cell() { # NAME COMMAND...
     shift
     [ "$only" != --list ] || { echo "$name"; return; }
     [[ $name == *"$only"* ]] || return 0
-    [ -n "$only" ] || ! awk -F '\t' -v cell="$name" -v commit="$commit" '$1 == cell && $3 == commit && $4 != "failed"' "$results" | grep -q . ||
+    [ -n "$only" ] || ! awk -F '\t' -v cell="$name" -v commit="$commit" '$1 == cell && $3 == commit && $4 != "failed"' \
+        "$results" | grep -q . ||
         { printf '=== %s: has passed on this commit\n' "$name"; return; }
     printf '=== %s\n' "$name"
     # In the background, since bash ignores `set -e` in a command whose status is looked at.
@@ -67,7 +71,8 @@ cell() { # NAME COMMAND...
 tests() { bash ci/with-hooks.sh test --locked --workspace "$@"; }
 
 for fallback in cgroup supervisor pidfd close_range clone3 rwf_nowait vmsplice vfork; do
-    without() { PIPEWRIGHT_FORCE=$fallback tests --lib --test arguments --test process --no-fail-fast -- --skip nothing_leaks::; }
+    without() { PIPEWRIGHT_FORCE=$fallback tests --lib --test arguments --test process --no-fail-fast -- --skip \
+        nothing_leaks::; }
     cell "the suite of processes without $fallback" without
 done
 all_without() { PIPEWRIGHT_FORCE=fallback tests --lib --tests; }
@@ -78,7 +83,8 @@ no_memfd() { PIPEWRIGHT_FORCE=memfd tests --test ipc; }
 cell "the suite of workers without memfd" no_memfd
 async_workers() { PIPEWRIGHT_FORCE=async tests --test ipc; }
 cell "the suite of workers through the async verbs" async_workers
-# Counts also the threads of tokio's children. A separate run, because tokio's features would hide that ours are missing.
+# Counts also the threads of tokio's children. A separate run, because tokio's features would hide that ours are
+# missing.
 cell "the threads of idle children, beside those of tokio's" \
     cargo test --locked -p pipewright-tests --features peers --test process -- async_verbs::idle
 # The long runs of what repeats to see rare orders of events, and of the nets, whose short ones are in the gate.
@@ -100,14 +106,16 @@ cell "the log tells the truth: ten minutes of random batches" net --lib -- drive
 # Each change of a decision, one at a time, is noticed by a test.
 for area in $(bash ci/mutants.sh); do cell "changed decisions: $area" bash ci/mutants.sh "$area"; done
 cell "each feature of the libraries alone" bash ci/features.sh
-bench_lints() { cargo clippy --workspace --all-targets --locked --target-dir target --manifest-path bench/Cargo.toml -- -D warnings; }
+bench_lints() { cargo clippy --workspace --all-targets --locked --target-dir target --manifest-path bench/Cargo.toml \
+    -- -D warnings; }
 cell "the benchmarks: lints" bench_lints
 fuzz_lints() { RUSTFLAGS="--cfg fuzzing" cargo clippy --locked --manifest-path fuzz/Cargo.toml -- -D warnings; }
 cell "the fuzz targets: lints" fuzz_lints
 cell "the fuzz targets: a minute each" bash ci/fuzz.sh 60
 cell "the worker in C in front of a hostile host: two minutes" bash ci/clients.sh 120
 cell "the packages, built" bash ci/package.sh
-for machine in uml-5.10 uml-6.1 5.10 6.1 6.12 newest power-cut disk-ext4 disk-xfs disk-btrfs full-newest full-5.10 systemd-6.1 \
+for machine in uml-5.10 uml-6.1 5.10 6.1 6.12 newest power-cut disk-ext4 disk-xfs disk-btrfs full-newest full-5.10 \
+    systemd-6.1 \
     systemd-newest arm64-6.1 riscv64; do
     cell "Linux $machine" bash ci/kernels.sh "$machine"
 done
@@ -117,7 +125,8 @@ newer_wine() { env -u RUST_TEST_THREADS PIPEWRIGHT_WINE=trixie bash ci/windows.s
 this_wine() { env -u RUST_TEST_THREADS bash ci/windows.sh; }
 cell "Windows: the suites and the tool under Wine" this_wine
 cell "Windows: the suites and the tool under Wine 10" newer_wine
-slurm() { bash ci/suites.sh build && bash ci/slurm.sh bash -c 'bash ci/suites.sh pipewright-cluster slurm && bash ci/suites.sh cli slurm'; }
+slurm() { bash ci/suites.sh build && bash ci/slurm.sh bash -c \
+    'bash ci/suites.sh pipewright-cluster slurm && bash ci/suites.sh cli slurm'; }
 cell "Slurm: all tests beside a cluster" slurm
 slurm_of_a_user() {
     # The user of the cluster compiles nothing, and runs what is there.

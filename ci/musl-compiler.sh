@@ -1,5 +1,5 @@
-# Sourced by release.sh. Lets a C compiler of Debian compile for musl: the tool contains SQLite, which is C. Only the headers
-# are needed: Rust brings the library, and links it.
+# Sourced by release.sh. Lets a C compiler of Debian compile for musl: the tool contains SQLite, which is C. Only the
+# headers are needed: Rust brings the library, and links it.
 
 # Sets the variables that tell the crate `cc` how to compile for that target. Exits with 77 if the packages are missing.
 musl_compiler() {

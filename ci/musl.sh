@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds for Linux with a static musl, as for Alpine, and runs the suite of processes there; then those parts that start
-# trees once more without clone3, because musl's `clone` function cannot do what that run needs; then the tool. `ci/musl.sh smoke`
-# builds and runs examples of the library alone. Installs the target's library with rustup. Exits with 77 if that fails.
+# trees once more without clone3, because musl's `clone` function cannot do what that run needs; then the tool.
+# `ci/musl.sh smoke` builds and runs examples of the library alone. Installs the target's library with rustup. Exits
+# with 77 if that fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,7 +33,8 @@ if [ "${1:-}" = smoke ]; then
     for example in "${examples[@]}"; do
         is_static "$CARGO_TARGET_DIR/$target/debug/examples/$example"
         # No build but that of the tests has their switches: in such a build, this name is a panic.
-        PIPEWRIGHT_FORCE=nonsense "$CARGO_TARGET_DIR/$target/debug/examples/$example" || fail "the example $example exited with $?"
+        PIPEWRIGHT_FORCE=nonsense "$CARGO_TARGET_DIR/$target/debug/examples/$example" ||
+            fail "the example $example exited with $?"
     done
     exit
 fi
@@ -47,6 +49,8 @@ tool=$CARGO_TARGET_DIR/$target/debug/pipewright
 is_static "$tool"
 grep -E '^ *supervisor +yes' <<< "$("$tool" doctor)" || fail "the tool has no supervisor"
 code=0
-output=$(PIPEWRIGHT_FORCE=nonsense "$tool" run --timeout 1s --report - -- sh -c 'sleep 60 & echo hi; sleep 60') || code=$?
-[ "$code" = 124 ] && grep -q '"containment":"[cs]' <<< "$output" || fail "the tool exited with $code and printed: $output"
+output=$(PIPEWRIGHT_FORCE=nonsense "$tool" run --timeout 1s --report - -- sh -c 'sleep 60 & echo hi; sleep 60') ||
+    code=$?
+[ "$code" = 124 ] && grep -q '"containment":"[cs]' <<< "$output" ||
+    fail "the tool exited with $code and printed: $output"
 [ "$(seq 100 | "$tool" batch -k --progress none -- echo | tail -n 1)" = 100 ] || fail "a batch has no output"

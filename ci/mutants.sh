@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Changes the code that only decides, one place at a time, and runs its unit tests: `bash ci/mutants.sh AREA [SHARD/SHARDS]`. A change
-# that no test notices is a failure, unless ci/mutants.txt explains it. The areas are below; without one, the script prints
-# them. Installs cargo-mutants into a cache outside the repository; exits with 77 if that fails. The lists of the mutants are in
-# target/mutants.
+# Changes the code that only decides, one place at a time, and runs its unit tests: `bash ci/mutants.sh AREA
+# [SHARD/SHARDS]`. A change that no test notices is a failure, unless ci/mutants.txt explains it. The areas are below;
+# without one, the script prints them. Installs cargo-mutants into a cache outside the repository; exits with 77 if that
+# fails. The lists of the mutants are in target/mutants.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh
@@ -11,10 +11,13 @@ cd "$(dirname "$0")/.."
 area() {
     case $1 in
         stop-policy) package=pipewright tests=run::stop files=(crates/pipewright/src/run/stop.rs) ;;
-        scheduler) package=pipewright-batch tests="scheduler:: batch::check::" files=('crates/pipewright-batch/src/scheduler/*.rs') ;;
-        journal) package=pipewright-batch tests=journal:: files=(crates/pipewright-batch/src/journal/{ledger,past,read,writer}.rs) ;;
+        scheduler) package=pipewright-batch tests="scheduler:: batch::check::" \
+            files=('crates/pipewright-batch/src/scheduler/*.rs') ;;
+        journal) package=pipewright-batch tests=journal:: \
+            files=(crates/pipewright-batch/src/journal/{ledger,past,read,writer}.rs) ;;
         progress) package=pipewright-disk tests='' files=(crates/pipewright-disk/src/progress.rs) ;;
-        ring) package=pipewright-ipc tests="ring::tests:: ring::threads::each_side_sees" files=(crates/pipewright-ipc/src/ring/mod.rs) ;;
+        ring) package=pipewright-ipc tests="ring::tests:: ring::threads::each_side_sees" \
+            files=(crates/pipewright-ipc/src/ring/mod.rs) ;;
         *) fail "no area is called $1; there are: stop-policy scheduler journal progress ring" ;;
     esac
 }
@@ -29,7 +32,8 @@ install_mutants() {
 [ -x "$cache/bin/cargo-mutants" ] || alone install_mutants
 export PATH=$cache/bin:$PATH CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=1
 
-arguments=(--package "$package" --jobs 1 --timeout-multiplier 3 --minimum-test-timeout 60 --output "target/mutants/$1${2:+-${2//\//-of-}}" --no-shuffle --colors never)
+arguments=(--package "$package" --jobs 1 --timeout-multiplier 3 --minimum-test-timeout 60 --output \
+    "target/mutants/$1${2:+-${2//\//-of-}}" --no-shuffle --colors never)
 for file in "${files[@]}"; do arguments+=(--file "$file"); done
 [ -z "${2:-}" ] || arguments+=(--shard "$2")
 # A line is a regular expression for a mutant's name; the comment above it is the reason why no test can notice it.

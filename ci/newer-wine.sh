@@ -1,6 +1,6 @@
 # Sourced by windows.sh. Provides the Wine of a newer Debian, in a folder with a minimal system of that release: its
-# programs need a newer C library than this machine's. `wine` and `wineserver` on PATH then run in that folder, in a mount
-# namespace of the calling script, where the folder also has the checkout, the target folder and the cache.
+# programs need a newer C library than this machine's. `wine` and `wineserver` on PATH then run in that folder, in a
+# mount namespace of the calling script, where the folder also has the checkout, the target folder and the cache.
 
 newer_wine() {
     local release=$1 folder
@@ -19,7 +19,8 @@ newer_wine() {
     done
     programs=$(mktemp -d)
     for program in wine wineserver; do
-        printf '#!/bin/sh\nexec chroot %q /usr/bin/env -C "$PWD" /usr/bin/%s "$@"\n' "$wine_root" "$program" > "$programs/$program"
+        printf '#!/bin/sh\nexec chroot %q /usr/bin/env -C "$PWD" /usr/bin/%s "$@"\n' "$wine_root" "$program" \
+            > "$programs/$program"
         chmod +x "$programs/$program"
     done
     PATH=$programs:$PATH
@@ -28,7 +29,8 @@ newer_wine() {
 make_wine_root() {
     [ ! -d "$wine_root" ] || return 0
     local site
-    site=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' | awk '$2 == "Debian" {print $1; exit}')
+    site=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' |
+        awk '$2 == "Debian" {print $1; exit}')
     say "unpacking Wine and the system of $1 (1.4 GB)"
     debootstrap --variant=minbase --include=wine,wine64 "$1" "$new/root" "$site" > "$new/log" 2>&1 ||
         { tail -n 5 "$new/log" >&2; fail "debootstrap could not unpack $1"; }

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # Builds each published crate from its package, as a registry would contain it. Checks that the tool built from the
-# packages can supervise trees, because the supervisor's source has to be in a package too. `ci/package.sh files` checks the
-# files of the packages, and builds nothing. Exits with 77 if cargo is older than 1.90.
+# packages can supervise trees, because the supervisor's source has to be in a package too. `ci/package.sh files` checks
+# the files of the packages, and builds nothing. Exits with 77 if cargo is older than 1.90.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 minor=$(cargo --version | sed -n 's/^cargo 1\.\([0-9]*\)\..*/\1/p')
-[ "${minor:-0}" -ge 90 ] || { echo "SKIPPED need=version:cargo:1.90 ci/package.sh: builds the packages of a workspace" >&2; exit 77; }
+[ "${minor:-0}" -ge 90 ] || { echo "SKIPPED need=version:cargo:1.90 ci/package.sh: builds the packages of a workspace" \
+    >&2; exit 77; }
 
 target=${CARGO_TARGET_DIR:-target}/packages
 # Fetches the versions of the lock file, and none that are newer.
 cargo fetch --locked
-# Cargo unpacks the packages below its home, and would use those of an earlier run in this place again: a home of its own.
+# Cargo unpacks the packages below its home, and would use those of an earlier run in this place again: a home of its
+# own.
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
 shared=${CARGO_HOME:-$HOME/.cargo}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the manual pages with mandoc. (The suite of the tool tries the completions in bash, zsh and fish.) Installs the package
-# if it is missing. Exits with 77 if that is not possible. `ci/pages.sh TOOL` takes a tool that is built.
+# Checks the manual pages with mandoc. (The suite of the tool tries the completions in bash, zsh and fish.) Installs the
+# package if it is missing. Exits with 77 if that is not possible. `ci/pages.sh TOOL` takes a tool that is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh

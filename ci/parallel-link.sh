@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs a stand-in for a parallel link on a machine that is too small for it: 20 jobs of 256 MiB each, on an emulated machine
-# with 1 GiB, 2 processors and no swap. Prints the times of one job at a time, of all at once with `mem`, and of all at once
-# without it, each with the number of processes that the kernel killed for lack of memory. Fails if the jobs with `mem` did
-# not all succeed, or if the kernel killed one.
-# `bash ci/parallel-link.sh [MACHINE]`; exits with 77 if this machine cannot run it.
+# Runs a stand-in for a parallel link on a machine that is too small for it: 20 jobs of 256 MiB each, on an emulated
+# machine with 1 GiB, 2 processors and no swap. Prints the times of one job at a time, of all at once with `mem`, and of
+# all at once without it, each with the number of processes that the kernel killed for lack of memory. Fails if the jobs
+# with `mem` did not all succeed, or if the kernel killed one. `bash ci/parallel-link.sh [MACHINE]`; exits with 77 if
+# this machine cannot run it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 machine=${1:-newest}
@@ -15,7 +15,8 @@ bash ci/vm.sh -m 1024 -c 2 -t 900 "$machine" "
 swapoff -a
 cd /tmp
 kills() { awk '\$1 == \"oom_kill\" {print \$2}' /proc/vmstat; }
-jobs() { for i in \$(seq 20); do echo '{\"argv\":[\"$target/debug/puppet\",\"allocate=256\",\"burn=1000\"],\"id\":\"'\$i'\"'\$1'}'; done; }
+jobs() { for i in \$(seq 20); do
+    echo '{\"argv\":[\"$target/debug/puppet\",\"allocate=256\",\"burn=1000\"],\"id\":\"'\$i'\"'\$1'}'; done; }
 run() {
     name=\$1 mem=\$2; shift 2
     jobs \"\$mem\" > jobs.jsonl

@@ -6,8 +6,8 @@
 #     ci/ported.sh sample          a few quick ones, for the gate
 #     ci/ported.sh NAME...         these
 #
-# cargo downloads their sources into a cache folder outside the repository; the repository contains none. If the download
-# fails, the script prints SKIPPED and exits with 77.
+# cargo downloads their sources into a cache folder outside the repository; the repository contains none. If the
+# download fails, the script prints SKIPPED and exits with 77.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh
@@ -15,8 +15,8 @@ root=$PWD
 cache=${PIPEWRIGHT_PORTED_CACHE:-$HOME/.cache/pipewright-ported}
 sample=(rustc_version pkg-config shared_child)
 
-# Prints a line for each crate: name, version and words. `with=` is another crate to port, with which it exchanges commands.
-# `but=` is a test that cannot pass, followed by the reason. Other words are arguments of `cargo test`.
+# Prints a line for each crate: name, version and words. `with=` is another crate to port, with which it exchanges
+# commands. `but=` is a test that cannot pass, followed by the reason. Other words are arguments of `cargo test`.
 list() {
     cat << 'END'
 cc 1.11.3 with=find-msvc-tools
@@ -58,7 +58,8 @@ fetch() {
     if ! cmp -s "$cache/fetch/Cargo.toml.new" "$cache/fetch/Cargo.toml" || [ ! -d "$cache/vendor" ]; then
         rm -rf "$cache/vendor"
         cp "$cache/fetch/Cargo.toml.new" "$cache/fetch/Cargo.toml"
-        if ! cargo vendor -q --versioned-dirs --manifest-path "$cache/fetch/Cargo.toml" "$cache/vendor" > /dev/null; then
+        if ! cargo vendor -q --versioned-dirs --manifest-path "$cache/fetch/Cargo.toml" "$cache/vendor" \
+            > /dev/null; then
             rm -rf "$cache/vendor"
             skip crates "cannot be downloaded"
         fi
@@ -94,9 +95,10 @@ port() { # FOLDER
             }gse;
             $rest =~ s/(?:\bos::)?\b(unix|windows)::process\b($item?),?/push @ours, "process::$1$2"; ""/ge;
             $rest =~ s/(?<![\w:])process\b($item?)(?:,|(?=\s*$))/push @ours, "process$1"; ""/ge;
-            join("", map { my $it = $_; $it =~ s{\s+}{ }g; "use pipewright::$it; " } @ours) . "use ${colons}std::{$rest};"
+            join("", map { my $it = $_; $it =~ s{\s+}{ }g; "use pipewright::$it; " } @ours) .
+                "use ${colons}std::{$rest};"
         }gse;
-        s/\buse std::os::unix::prelude::\*;/use std::os::unix::prelude::*; use pipewright::process::unix::CommandExt as _;/g;
+        s/\buse (std::os::unix::prelude::\*);/use $1; use pipewright::process::unix::CommandExt as _;/g;
         s/\bstd::os::(unix|windows)::process\b/pipewright::process::$1/g;
         s/\bstd::process\b/pipewright::process/g;
     ' "${files[@]}"
@@ -114,7 +116,8 @@ passed() { # FOLDER LOG ARGS...
     local folder=$1 log=$2
     shift 2
     # Lints of a later compiler only warn, as in a dependency.
-    (cd "$folder" && RUSTFLAGS="--cap-lints=warn" cargo test --no-fail-fast --target-dir "$cache/target" "$@") > "$log" 2>&1 || true
+    (cd "$folder" && RUSTFLAGS="--cap-lints=warn" cargo test --no-fail-fast --target-dir "$cache/target" "$@") \
+        > "$log" 2>&1 || true
     { grep -aE '^test .* \.\.\. ok$' "$log" || true; } |
         sed -E 's/ - (compile|should panic) \.\.\. / ... /' | sort
 }
@@ -137,7 +140,8 @@ for name in "${wanted[@]}"; do
                 other=${word#with=}
                 unpack "$(echo "$cache/vendor/$other"-[0-9]*)" "$cache/ported/$name.$other"
                 port "$cache/ported/$name.$other"
-                printf '\n[patch.crates-io.%s]\npath = "%s"\n' "$other" "$cache/ported/$name.$other" >> "$ported/Cargo.toml"
+                printf '\n[patch.crates-io.%s]\npath = "%s"\n' "$other" "$cache/ported/$name.$other" \
+                    >> "$ported/Cargo.toml"
                 ;;
             but=*) except="^test ${word#but=} " ;;
             *) arguments+=("$word") ;;

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds the Python package in a fresh environment by the README's own commands, and checks it: its suite, types, style, the
-# notebook. The build is not optimized, which takes a fifth of the time; ci/wheels.sh checks the size of a wheel. `ci/python.sh all`
-# builds it as a user does, and runs the suite with the oldest and the newest Python too; `ci/python.sh net` runs the long nets
-# alone: beside `subprocess`, and each failing call. Exits with 77 without Python, pip or a network.
+# Builds the Python package in a fresh environment by the README's own commands, and checks it: its suite, types, style,
+# the notebook. The build is not optimized, which takes a fifth of the time; ci/wheels.sh checks the size of a wheel.
+# `ci/python.sh all` builds it as a user does, and runs the suite with the oldest and the newest Python too;
+# `ci/python.sh net` runs the long nets alone: beside `subprocess`, and each failing call. Exits with 77 without Python,
+# pip or a network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh
@@ -21,11 +22,13 @@ trap 'rm -rf "$venv"' EXIT
 export PATH=$venv/bin:$PATH VIRTUAL_ENV=$venv
 
 # Installs packages that the package itself does not need. Returns 1, and says so, if they cannot be had.
-have() { pip install -q "$@" > "$venv/log" 2>&1 || { echo "SKIPPED need=pip:$1 ci/python.sh: cannot be installed"; return 1; }; }
+have() { pip install -q "$@" > "$venv/log" 2>&1 || { echo \
+    "SKIPPED need=pip:$1 ci/python.sh: cannot be installed"; return 1; }; }
 
 have pytest || exit 77
 mapfile -t commands < <(sed -n '/^```sh$/,/^```$/p' README.md | grep -E '^(pip install|pytest) .*python')
-[ "${commands[*]}" = "pip install ./python pytest python" ] || fail "the README has other commands for Python: ${commands[*]}"
+[ "${commands[*]}" = "pip install ./python pytest python" ] ||
+    fail "the README has other commands for Python: ${commands[*]}"
 
 [ -n "${1:-}" ] || export MATURIN_PEP517_ARGS="--profile dev"
 say "${commands[0]}"
@@ -73,7 +76,8 @@ print(*sys.version_info[:2], sep=".")' 2> /dev/null) || continue
 site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 pythons=()
 [ "${1:-}" != all ] || mapfile -t pythons < <(others | sed -n '1p;$p' | sort -u)
-[ "${1:-}" != all ] || [ ${#pythons[@]} -gt 0 ] || echo "SKIPPED need=other-python ci/python.sh: there is none from 3.9 on"
+[ "${1:-}" != all ] || [ ${#pythons[@]} -gt 0 ] ||
+    echo "SKIPPED need=other-python ci/python.sh: there is none from 3.9 on"
 for other in ${pythons[@]+"${pythons[@]}"}; do
     say "Python ${other%% *}"
     "${other#* }" -m venv "$venv/other"

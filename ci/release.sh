@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds the archives of a release into target/release-archives, with their SHA-256 checksums: `bash ci/release.sh`, or with
-# the targets as arguments. The default is Linux on x86-64 and on aarch64, both static (musl), and Windows on x86-64.
-# Each archive has the tool, the licences, README and CHANGELOG; those for Linux also the manual pages and the completions.
-# The same commit gives the same archives: files have the time of the commit, no owner, and one order. Runs each tool that
-# this machine can run, and checks that the Linux tools need no library. Exits with 77 if a target's library is missing.
+# Builds the archives of a release into target/release-archives, with their SHA-256 checksums: `bash ci/release.sh`, or
+# with the targets as arguments. The default is Linux on x86-64 and on aarch64, both static (musl), and Windows on
+# x86-64. Each archive has the tool, the licences, README and CHANGELOG; those for Linux also the manual pages and the
+# completions. The same commit gives the same archives: files have the time of the commit, no owner, and one order. Runs
+# each tool that this machine can run, and checks that the Linux tools need no library. Exits with 77 if a target's
+# library is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/toolchain.sh
@@ -21,7 +22,8 @@ mkdir -p "$out"
 
 # Sets tool to the path of the tool for a Linux target. Rust's own linker needs no compiler for the target.
 build_linux() {
-    [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || ! command -v rustup > /dev/null || rustup target add "$1" || true
+    [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || ! command -v rustup > /dev/null ||
+        rustup target add "$1" || true
     [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || skip "rust-target:$1" "needs its library"
     local linker=CARGO_TARGET_$(tr a-z- A-Z_ <<< "$1")_LINKER
     musl_compiler "$1"
@@ -53,15 +55,20 @@ for target; do
     case $target in
         *-linux-*)
             # The pages and the completions are the same for each processor: they come from a tool that runs here.
-            [ -n "${pages:-}" ] || { cargo build --release --locked -p pipewright-cli; pages=${CARGO_TARGET_DIR:-target}/release/pipewright; }
+            [ -n "${pages:-}" ] || { cargo build --release --locked -p \
+                pipewright-cli; pages=${CARGO_TARGET_DIR:-target}/release/pipewright; }
             mkdir "$work/$folder/man" "$work/$folder/completions"
             "$pages" man > "$work/$folder/man/pipewright.1"
-            for command in $("$pages" --help | sed -n '/^Commands:$/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' | grep -vx help); do
+            for command in $("$pages" --help | sed -n '/^Commands:$/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' |
+                grep -vx help); do
                 "$pages" man "$command" > "$work/$folder/man/pipewright-$command.1"
             done
-            for shell in bash zsh fish; do "$pages" completions "$shell" > "$work/$folder/completions/pipewright.$shell"; done
-            [ "${target%%-*}" != "$(uname -m)" ] || [ "$("$work/$folder/pipewright" --version)" = "$("$pages" --version)" ]
-            tar -c --sort=name --mtime="$time" --owner=0 --group=0 --numeric-owner -C "$work" "$folder" | gzip -9n > "$out/$folder.tar.gz" ;;
+            for shell in bash zsh fish; do "$pages" completions "$shell" \
+                > "$work/$folder/completions/pipewright.$shell"; done
+            [ "${target%%-*}" != "$(uname -m)" ] || [ "$("$work/$folder/pipewright" --version)" = \
+                "$("$pages" --version)" ]
+            tar -c --sort=name --mtime="$time" --owner=0 --group=0 --numeric-owner -C "$work" "$folder" |
+                gzip -9n > "$out/$folder.tar.gz" ;;
         *)
             find "$work/$folder" -exec touch -d "$time" {} +
             (cd "$work" && find "$folder" | LC_ALL=C sort | TZ=UTC zip -q -X -@ "$out/$folder.zip") ;;

@@ -14,12 +14,14 @@ skipped=0
 for checker in "$@"; do
     case $checker in
         miri)
-            has miri || { echo "SKIPPED need=nightly:miri ci/sanitize.sh: no nightly toolchain contains it" >&2; skipped=77; continue; }
+            has miri || { echo "SKIPPED need=nightly:miri ci/sanitize.sh: no nightly toolchain contains it" \
+                >&2; skipped=77; continue; }
             # Disables isolation for the sockets whose numbers the handles have.
             run=(env MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test --target-dir target/miri)
             ;;
         thread)
-            has rust-src || { echo "SKIPPED need=nightly:rust-src ci/sanitize.sh: no nightly toolchain contains it" >&2; skipped=77; continue; }
+            has rust-src || { echo "SKIPPED need=nightly:rust-src ci/sanitize.sh: no nightly toolchain contains it" \
+                >&2; skipped=77; continue; }
             # Builds the standard library too, or the sanitizer would not see the ordering by its locks.
             run=(env RUSTFLAGS="-Zsanitizer=thread --cfg pipewright_plain_memory" cargo +nightly test -Zbuild-std
                 --target "$(rustc -vV | sed -n 's/^host: //p')" --target-dir target/thread)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Compares the skipped tests of a run of the gate with this machine: `bash ci/skips.sh LOG`. A test that cannot run prints
-# `SKIPPED need=NEED TEST: detail`. Fails if the machine has what one needs, or if nobody knows that need, so that a test cannot
-# stop running without anyone noticing. A new need gets a fact below. `bash ci/skips.sh --self-test` checks the script itself.
+# Compares the skipped tests of a run of the gate with this machine: `bash ci/skips.sh LOG`. A test that cannot run
+# prints `SKIPPED need=NEED TEST: detail`. Fails if the machine has what one needs, or if nobody knows that need, so
+# that a test cannot stop running without anyone noticing. A new need gets a fact below. `bash ci/skips.sh --self-test`
+# checks the script itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scratch=$(mktemp -d)
@@ -16,7 +17,8 @@ version_of() { "$1" --version 2> /dev/null | grep -oE '[0-9]+(\.[0-9]+)+' | head
 as_nobody() { if [ "$(id -u)" = 0 ]; then setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; else "$@"; fi; }
 # Succeeds if the archive of this machine's Debian has that release.
 archive_has() {
-    local site; site=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' | awk '$2 == "Debian" {print $1; exit}')
+    local site; site=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' |
+        awk '$2 == "Debian" {print $1; exit}')
     [[ $1 != *-security ]] || site=${site%/debian}/debian-security
     [ -n "$site" ] && works /usr/lib/apt/apt-helper download-file "$site/dists/$1/InRelease" "$scratch/$1"
 }
@@ -46,12 +48,14 @@ machine_has() {
         pidns) works unshare --pid --fork true ;;
         netns) machine_has root && has ip && works unshare --net true ;;
         filesystem:fscrypt) machine_has filesystem:ext4 && [ -e /sys/fs/ext4/features/encryption ] ;;
-        filesystem:ext* | filesystem:xfs | filesystem:btrfs) has "mkfs.$name" && { grep -qsw "$name" /proc/filesystems || works modprobe -n "$name"; } ;;
+        filesystem:ext* | filesystem:xfs | filesystem:btrfs) has "mkfs.$name" &&
+            { grep -qsw "$name" /proc/filesystems || works modprobe -n "$name"; } ;;
         filesystem:*) grep -qsw "$name" /proc/filesystems || works modprobe -n "$name" ;;
         program:*) has "$name" ;;
         version:*) at_least "${name#*:}" "$(version_of "${name%%:*}")" ;;
         file:*) [ -e "$name" ] ;;
-        processors) [ "$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN)" -gt 1 ] && [ "${PIPEWRIGHT_TEST_SCALE:-1}" -lt 10 ] ;;
+        processors) [ "$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN)" -gt 1 ] &&
+            [ "${PIPEWRIGHT_TEST_SCALE:-1}" -lt 10 ] ;;
         memory) [ "$(awk '$1 == "MemAvailable:" {print $2}' /proc/meminfo)" -ge $((6 << 20)) ] ;;
         handles) (ulimit -Sn 5000) 2> /dev/null ;;
         # HUP, INT, QUIT and TERM.
@@ -73,7 +77,8 @@ machine_has() {
         # Made for a stage, which fails without them.
         c-workers | forced:*) true ;;
         # Only some stages have them, as the next function says. The last two are told by their number.
-        slurm | net-python | spare-disks | spare-memory | systemd-user | windows | wine | macos | storage | luck) false ;;
+        slurm | net-python | spare-disks | spare-memory | systemd-user) false ;;
+        windows | wine | macos | storage | luck) false ;;
         *) echo "no such need: $1" >&2 ;;
     esac
 }
@@ -83,13 +88,15 @@ expected() {
     local there='' # What may be missing there, as a pattern.
     case "${1,,}/$2" in
         # What a stage is there for.
-        *slurm*/slurm | python/net-python | "linux systemd-"*/systemd-user | "linux full-"*/spare-memory | "linux disk-"*/spare-disks | \
-            "linux power-cut"*/spare-disks) return 1 ;;
+        *slurm*/slurm | python/net-python | "linux systemd-"*/systemd-user | "linux full-"*/spare-memory) return 1 ;;
+        "linux disk-"*/spare-disks | "linux power-cut"*/spare-disks) return 1 ;;
         *async*/*) there='forced:async' ;;
         # Without one facility, some others are of no use.
-        *" without "*/* | fallbacks/*) there='forced:.*|pidfd.*|try-read|io-uring|shared-memory|cgroup.*|tree-limits|supervisor' ;;
+        *" without "*/* | fallbacks/*)
+            there='forced:.*|pidfd.*|try-read|io-uring|shared-memory|cgroup.*|tree-limits|supervisor' ;;
         # Another kernel, with a processor that is slow or emulated, where some suites run as an ordinary user.
-        "linux "*/*) there='pidfd-info|kernel:.*|io-uring|aio|seccomp-notify|cgroup.*|tree-limits|user-without-cgroup|root|mount'
+        "linux "*/*)
+            there='pidfd-info|kernel:.*|io-uring|aio|seccomp-notify|cgroup.*|tree-limits|user-without-cgroup|root|mount'
             there+='|userns|pidns|netns|filesystem:.*|program:.*|file:.*|processors|memory|handles|block-device' ;;
         windows*/*) there='unix|linux|program:.*|version:.*|file:/proc/.*' ;;
     esac
@@ -102,7 +109,8 @@ judge() {
     local -A known=()
     # STAGE, NEED, TEST and DETAIL, separated by a character that no line has.
     while IFS=$'\037' read -r stage need test detail; do
-        [ -n "${known["$stage/$need"]:-}" ] || { expected "$stage" "$need" && known["$stage/$need"]=yes || known["$stage/$need"]=no; }
+        [ -n "${known["$stage/$need"]:-}" ] || { expected "$stage" "$need" && known["$stage/$need"]=yes ||
+            known["$stage/$need"]=no; }
         [ "${known["$stage/$need"]}" = yes ] || bad+=("$stage: need=$need: $test: $detail")
     done < <(skips "$1")
     echo "skipped, by need:"
@@ -136,19 +144,26 @@ is() {
 self_test() {
     local log=$scratch/log failed='' word
     # Has, has not, never, only there; on purpose; elsewhere.
-    is no tests program:sh; is yes tests program:no-such-program; is yes tests luck; is no tests no-such-need; is no tests none
-    is no tests file:/; is no tests version:bash:3.0; is yes tests version:bash:99.0; is yes tests kernel:99.0; is no tests kernel:4.0
-    is yes tests slurm; is no slurm slurm; is yes faults net-python; is no python net-python; is yes "Linux 6.1" systemd-user; is no "Linux systemd-6.1" systemd-user
+    is no tests program:sh; is yes tests program:no-such-program; is yes tests luck; is no tests no-such-need; is no \
+        tests none
+    is no tests file:/; is no tests version:bash:3.0; is yes tests version:bash:99.0; is yes tests kernel:99.0; is no \
+        tests kernel:4.0
+    is yes tests slurm; is no slurm slurm; is yes faults net-python; is no python net-python; is yes "Linux 6.1" \
+        systemd-user; is no "Linux systemd-6.1" systemd-user
     is yes async forced:async; is no async forced:pidfd; is no tests forced:async
     is yes fallbacks forced:pidfd; is yes "all suites without any" supervisor; is no tests supervisor
-    is yes "Linux uml-5.10" kernel:5.12; is no "Linux uml-5.10" supervisor; is yes windows unix; is no "Windows: Wine" c-workers
+    is yes "Linux uml-5.10" kernel:5.12; is no "Linux uml-5.10" supervisor; is yes windows unix; is no "Windows: Wine" \
+        c-workers
     printf 'SKIPPED: of no type\n' > "$log"
     ! judge "$log" > "$log.out" 2>&1 || { echo "skips.sh: a skip needs a type" >&2; failed=yes; }
     # Every need of the sources has a fact.
-    for word in $(sed -n '/fmt::Display for Need/,/match NAMES/p' crates/pipewright-os/src/base/skipped.rs | grep -oP '"\K[a-z0-9-]+:?') \
-        $(grep -hoP '(echo "SKIPPED need=|(\|\||;|\)|^) *skip "?|\bskip\(f?")\K[a-z0-9-]+(?=[: ",])(:(?! ))?' ci/[^s]*.sh ci/s[^k]*.sh \
+    for word in $(sed -n '/fmt::Display for Need/,/match NAMES/p' crates/pipewright-os/src/base/skipped.rs |
+        grep -oP '"\K[a-z0-9-]+:?') \
+        $(grep -hoP '(echo "SKIPPED need=|(\|\||;|\)|^) *skip "?|\bskip\(f?")\K[a-z0-9-]+(?=[: ",])(:(?! ))?' \
+            ci/[^s]*.sh ci/s[^k]*.sh \
             ci/vm/*.sh python/tests/*.py); do
-        grep -qP "^        ([^)]* )?\Q$word\E[^ |]*( \||\))" ci/skips.sh || { echo "skips.sh: no fact for the need $word" >&2; failed=yes; }
+        grep -qP "^        ([^)]* )?\Q$word\E[^ |]*( \||\))" ci/skips.sh ||
+            { echo "skips.sh: no fact for the need $word" >&2; failed=yes; }
     done
     [ -z "$failed" ]
 }

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Runs a command beside a Slurm cluster of four nodes on this machine: `bash ci/slurm.sh [--user] COMMAND...`, as in
-# `bash ci/slurm.sh srun -N 4 hostname`. Exits with the command's status. The cluster consists of Debian's packages, runs in
-# a temporary folder, listens on 127.0.0.1 only, and is gone when the script ends: processes, files and cgroups.
-# --user: if root runs this, the daemons and the command belong to the user `nobody`, as on a cluster of an ordinary user.
-# Exits with 77 if the packages cannot be had.
+# `bash ci/slurm.sh srun -N 4 hostname`. Exits with the command's status. The cluster consists of Debian's packages,
+# runs in a temporary folder, listens on 127.0.0.1 only, and is gone when the script ends: processes, files and cgroups.
+# --user: if root runs this, the daemons and the command belong to the user `nobody`, as on a cluster of an ordinary
+# user. Exits with 77 if the packages cannot be had.
 #
 # The command finds in its environment:
 # SLURM_CONF             the configuration, which all programs of Slurm read
-# PIPEWRIGHT_SLURM_NODE  a program: `kill n4` kills the daemon of a node and the supervisors of its steps (slurmstepd) with
-#                        SIGKILL and leaves the processes of the jobs, `lose n4` kills all of them, and `start n4` starts the
-#                        daemon again
+# PIPEWRIGHT_SLURM_NODE  a program: `kill n4` kills the daemon of a node and the supervisors of its steps (slurmstepd)
+#                        with SIGKILL and leaves the processes of the jobs, `lose n4` kills all of them, and `start n4`
+#                        starts the daemon again
 set -euo pipefail
 
 if [ "${1:-}" = --user ]; then wants_user=yes; shift; else wants_user=; fi
@@ -121,10 +121,11 @@ are_free() {
 }
 
 # Below the ports that the kernel gives to clients.
-until port=$((20000 + RANDOM % 12000)) && are_free $port $((port + 1)) $((port + 2)) $((port + 3)) $((port + 4)); do :; done
+until port=$((20000 + RANDOM % 12000)) && are_free $port $((port + 1)) $((port + 2)) $((port + 3)) \
+    $((port + 4)); do :; done
 
-# With linuxproc a process escapes from its job by `setsid` and the end of its parent. The cgroups of version 1 belong to
-# root: an ordinary user has only this. Version 2 needs systemd.
+# With linuxproc a process escapes from its job by `setsid` and the end of its parent. The cgroups of version 1 belong
+# to root: an ordinary user has only this. Version 2 needs systemd.
 if [ "$user" = root ] && [ -w $cgroups/cgroup.procs ]; then tracking=cgroup; fi
 
 mkdir "$dir"/{run,spool,state,log,munge,home}

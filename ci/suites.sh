@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs suites that are built: `ci/suites.sh build` builds them all with the test hooks (ci/with-hooks.sh) and lists them in
-# target/suites, `ci/suites.sh list` prints their names, and `ci/suites.sh NAME [ARGUMENT...]` runs one. A suite has the name of its
-# file, the unit tests have that of their package; the arguments go to the test harness.
+# Runs suites that are built: `ci/suites.sh build` builds them all with the test hooks (ci/with-hooks.sh) and lists them
+# in target/suites, `ci/suites.sh list` prints their names, and `ci/suites.sh NAME [ARGUMENT...]` runs one. A suite has
+# the name of its file, the unit tests have that of their package; the arguments go to the test harness.
 #
 # Cargo runs one suite after the other, and waits for its folder while another lane of the gate compiles there.
 set -euo pipefail
@@ -28,7 +28,8 @@ for line in sys.stdin:
         IFS=$'\t' read -r name folder program <<< "$row"
         shift
         echo "     Running $name ($program)"
-        # As under cargo: in the folder of the package, and with the libraries of the compiler, which those of a macro need.
+        # As under cargo: in the folder of the package, and with the libraries of the compiler, which those of a macro
+        # need.
         export LD_LIBRARY_PATH; LD_LIBRARY_PATH=$(rustc --print target-libdir)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
         export DYLD_FALLBACK_LIBRARY_PATH=$LD_LIBRARY_PATH
         cd "$folder"

@@ -30,7 +30,8 @@ fetch_compiler() {
     # Old lists name versions that no longer exist.
     download || { as_root true 2> /dev/null && apt_lists && download; } || case $package in
         '') skip "package:rustc-web:$version" "Debian 12 has one" ;;
-        *) cat "$new/log" >&2; fail "apt-get could not fetch rustc-web=$package and its related packages: check the network" ;;
+        *) cat "$new/log" >&2; fail \
+            "apt-get could not fetch rustc-web=$package and its related packages: check the network" ;;
     esac
     for deb in "$new"/*.deb; do
         case $deb in
@@ -88,8 +89,8 @@ compile_library() {
 }
 
 # Runs this compiler's clippy through the machine's own cargo. It is older than the gate's clippy on Linux, so it allows
-# the lints that the newer one no longer reports for the same lines, and the one of the sizes of variants: some are empty on a system
-# that lacks what they are for.
+# the lints that the newer one no longer reports for the same lines, and the one of the sizes of variants: some are
+# empty on a system that lacks what they are for.
 clippy() {
     CARGO=$(command -v cargo) "$tc/usr/bin/cargo-clippy" clippy "$@" \
         -- -D warnings -A clippy::precedence -A clippy::format_collect -A clippy::large_enum_variant

@@ -4,8 +4,8 @@
 # The server of Wine 8 can crash. If a process is killed in its first moments (a job that ends while one of its members
 # starts another), the server takes the handles that the process still sends for those of its first thread, which is
 # gone. A program without its server neither exits nor prints anything. So this script watches the server. After a crash
-# it kills the processes that are left, and runs the program again from its beginning, because a crash says nothing about
-# the program. A program that fails is not run again.
+# it kills the processes that are left, and runs the program again from its beginning, because a crash says nothing
+# about the program. A program that fails is not run again.
 #
 # Also, one of a few thousand starts fails ("Internal error"): Wine needs a fixed page of memory (0x7ffe0000), and Linux
 # sometimes puts the heap of Wine's loader there. So the script disables address randomization, if that is permitted.

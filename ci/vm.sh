@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Runs a shell command in a virtual machine with another kernel, or another processor, and with this machine's files:
-# `bash ci/vm.sh [-u UID] [-m MIB] [-c CPUS] [-t SECONDS] [-f FILESYSTEM] [-d DISK]...
-# [-k SECONDS] MACHINE COMMAND`, as in `bash ci/vm.sh uml-5.10 'uname -r'`. Prints the command's output and exits with its
-# status, 125 if the machine ended without one, 124 after the time limit, and 77 if this machine cannot run it.
+# `bash ci/vm.sh [-u UID] [-m MIB] [-c CPUS] [-t SECONDS] [-f FILESYSTEM] [-d DISK]... [-k SECONDS] MACHINE COMMAND`, as
+# in `bash ci/vm.sh uml-5.10 'uname -r'`. Prints the command's output and exits with its status, 125 if the machine
+# ended without one, 124 after the time limit, and 77 if this machine cannot run it.
 #
 # The guest sees the root of this machine read-only, this checkout and its target folder included. /tmp is an empty disk
 # of 8 GiB with ext4 or the named filesystem (xfs, btrfs), /run and /dev/shm are in memory, cgroup v2 is mounted and
-# delegated to the user, and 1 GiB is swap.
-# There is no network but the loopback. Names without a way of running are emulated by qemu, at a tenth of the speed;
-# uml-* is user-mode Linux, an ordinary process with one processor, which is as fast as this machine but for system
-# calls. -d adds a disk: an empty one of that size, or a file, which keeps what the guest writes. The guest finds their
-# names in PIPEWRIGHT_TEST_DISKS, separated by colons. -k cuts the machine's power that many seconds after its first output,
-# and exits with 137: disks that are files keep what the guest had written to them, and lose what was in its memory.
+# delegated to the user, and 1 GiB is swap. There is no network but the loopback. Names without a way of running are
+# emulated by qemu, at a tenth of the speed; uml-* is user-mode Linux, an ordinary process with one processor, which is
+# as fast as this machine but for system calls. -d adds a disk: an empty one of that size, or a file, which keeps what
+# the guest writes. The guest finds their names in PIPEWRIGHT_TEST_DISKS, separated by colons. -k cuts the machine's
+# power that many seconds after its first output, and exits with 137: disks that are files keep what the guest had
+# written to them, and lose what was in its memory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +26,8 @@ recipe=2
 uid=0 mib=2048 cpus=2 seconds=900 filesystem=ext4 disks=() cut_after=
 while getopts u:m:c:t:f:d:k: option; do
     case $option in
-        u) uid=$OPTARG ;; m) mib=$OPTARG ;; c) cpus=$OPTARG ;; t) seconds=$OPTARG ;; f) filesystem=$OPTARG ;; d) disks+=("$OPTARG") ;;
+        u) uid=$OPTARG ;; m) mib=$OPTARG ;; c) cpus=$OPTARG ;; t) seconds=$OPTARG ;; f) filesystem=$OPTARG ;; d) \
+            disks+=("$OPTARG") ;;
         k) cut_after=$OPTARG ;;
         *) exit 2 ;;
     esac

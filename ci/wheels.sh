@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the wheels of the Python package for any Linux on x86-64, for glibc 2.17 and later and for musl 1.2, into target/wheels, and
-# runs the suite with the first one: `bash ci/wheels.sh`. zig, from its Python package, is the linker. Exits with 77 if Python, zig or
-# the library of a target cannot be had.
+# Builds the wheels of the Python package for any Linux on x86-64, for glibc 2.17 and later and for musl 1.2, into
+# target/wheels, and runs the suite with the first one: `bash ci/wheels.sh`. zig, from its Python package, is the
+# linker. Exits with 77 if Python, zig or the library of a target cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh
@@ -18,8 +18,10 @@ pip install -q maturin ziglang pytest > "$venv/log" 2>&1 || skip pip:ziglang "$(
 
 rm -rf "$out"
 wheel() { # TARGET COMPATIBILITY
-    [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || rustup target add "$1" > /dev/null 2>&1 || skip "rust-target:$1" "needs its library"
-    (cd python && maturin build --quiet --release --locked --zig --target "$1" --compatibility "$2" --out "$out") 2>&1 | tee "$venv/log"
+    [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || rustup target add "$1" > /dev/null 2>&1 ||
+        skip "rust-target:$1" "needs its library"
+    (cd python && maturin build --quiet --release --locked --zig --target "$1" --compatibility "$2" --out "$out") 2>&1 \
+        | tee "$venv/log"
     ! grep -q "supervisor of process trees is left out" "$venv/log" || fail "the wheel for $1 has no supervisor"
 }
 wheel x86_64-unknown-linux-gnu manylinux2014

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds everything for Windows (x86_64-pc-windows-gnu) and runs the suites and the tool under Wine. That checks
-# behaviour, never speed. Arguments go to `cargo test`, and then nothing else runs:
-# `bash ci/windows.sh -p pipewright-os --lib pipe::`. `ci/windows.sh smoke` lints everything, and runs the unit tests of the crate of
-# the systems alone, without the tool. Exits with 77 if the tools cannot be installed on this machine.
-# PIPEWRIGHT_WINE=trixie takes the Wine of that release of Debian instead of this machine's.
+# behaviour, never speed. Arguments go to `cargo test`, and then nothing else runs: `bash ci/windows.sh -p pipewright-os
+# --lib pipe::`. `ci/windows.sh smoke` lints everything, and runs the unit tests of the crate of the systems alone,
+# without the tool. Exits with 77 if the tools cannot be installed on this machine. PIPEWRIGHT_WINE=trixie takes the
+# Wine of that release of Debian instead of this machine's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/toolchain.sh
@@ -43,7 +43,8 @@ make_prefix() {
         trap 'wineserver -k || true' EXIT
         # The server must not inherit our lock or our output, or it would keep us waiting.
         timeout 180 wine wineboot --init < /dev/null > "$new/log" 2>&1 9>&- &&
-            timeout 60 wine reg add 'HKCU\Software\Wine\Drivers' /v Graphics /d null /f < /dev/null >> "$new/log" 2>&1 9>&- &&
+            timeout 60 wine reg add 'HKCU\Software\Wine\Drivers' /v Graphics /d null /f < /dev/null >> "$new/log" 2>&1 \
+                9>&- &&
             timeout 60 wineserver -w ||
             { cat "$new/log" >&2; fail "Wine could not create a prefix"; }
         [ -d "$WINEPREFIX/drive_c/windows/system32" ] || fail "Wine created a prefix without system32"
@@ -167,7 +168,8 @@ echo "SKIPPED need=windows ci/windows.sh: runs the doc tests: this rustdoc has n
 tool=$built/$target/debug/pipewright.exe
 output=$built/output
 code=0
-PIPEWRIGHT_WIN_TIMEOUT=120 bash ci/under-wine.sh "$tool" run --timeout 2s --report - -- cmd /c 'echo hi & ping -n 60 127.0.0.1 >nul' \
+PIPEWRIGHT_WIN_TIMEOUT=120 bash ci/under-wine.sh "$tool" run --timeout 2s --report - -- cmd /c \
+    'echo hi & ping -n 60 127.0.0.1 >nul' \
     < /dev/null > "$output" 2> "$output.errors" 8>&- || code=$?
 [ "$code" = 124 ] && grep -q '^hi' "$output" && grep -q '"outcome":"timed_out"' "$output" ||
     fail "the tool exited with $code and printed: $(cat "$output" "$output.errors")"

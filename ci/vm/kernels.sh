@@ -24,12 +24,15 @@ apt_of_release() {
     local program=$1 folder=$new/apt site; shift
     if [ ! -d "$folder" ]; then
         mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial"
-        site=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' | awk '$2 == "Debian" {print $1; exit}')
+        site=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' |
+            awk '$2 == "Debian" {print $1; exit}')
         [ -n "$site" ] || skip "archive:$release" "this machine has no package source of Debian"
         case $release in *-security) site=${site%/debian}/debian-security ;; esac
-        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $site $release main" > "$folder/sources.list"
+        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $site $release main" \
+            > "$folder/sources.list"
     fi
-    set -- -o "Dir::Etc::sourcelist=$folder/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$folder/lists" \
+    set -- -o "Dir::Etc::sourcelist=$folder/sources.list" -o Dir::Etc::sourceparts=- -o \
+        "Dir::State::lists=$folder/lists" \
         -o "Dir::Cache=$folder/cache" -o Dir::State::status=/dev/null -o "APT::Architecture=$arch" \
         -o "APT::Architectures=$arch" -o Acquire::Languages=none -o Acquire::Retries=3 -o APT::Sandbox::User=root "$@"
     "$program" "$@"
@@ -45,7 +48,8 @@ unpack_package() {
 }
 
 # Prints those dependencies of a package that match a pattern.
-dependencies() { apt_of_release apt-cache depends "$1" | awk -v pattern="^$2" '$1 == "Depends:" && $2 ~ pattern {print $2}'; }
+dependencies() { apt_of_release apt-cache depends "$1" |
+    awk -v pattern="^$2" '$1 == "Depends:" && $2 ~ pattern {print $2}'; }
 
 # Unpacks the kernel of the machine into $new/kernel.
 fetch_kernel() {
@@ -93,7 +97,8 @@ make_initramfs() {
     install -m 755 "$PWD/ci/vm/qemu-init" "$root/init"
     touch "$root/modules/order"
     for module in virtio_pci virtio_mmio virtio_blk virtio_console virtiofs overlay ext4 xfs btrfs loop virtio-rng; do
-        modprobe -d "$new/kernel" -S "$version" --show-depends "$module" 2> /dev/null | awk '$1 == "insmod" {print $2}' || true
+        modprobe -d "$new/kernel" -S "$version" --show-depends "$module" 2> /dev/null |
+            awk '$1 == "insmod" {print $2}' || true
     done | awk '!seen[$0]++' | while read -r file; do
         module=$(basename "$file" .xz)
         case $file in

@@ -21,14 +21,15 @@ start_qemu() {
         riscv64) program=qemu-system-riscv64 console=ttyS0 hardware=(-M virt -cpu rv64) ;;
     esac
     mkdir "$run/initramfs" "$run/root"
-    printf 'uid=%q\ncheckout=%q\ntarget=%q\nfilesystem=%q\nmodules=%q\ndisks=%q\n' "$uid" "$PWD" "$target" "$filesystem" \
+    printf 'uid=%q\ncheckout=%q\ntarget=%q\nfilesystem=%q\nmodules=%q\ndisks=%q\n' "$uid" "$PWD" "$target" \
+        "$filesystem" \
         "$(guest_modules)" "$(spare_disks vd)" > "$run/initramfs/settings"
     cp "$run/command" "$run/initramfs/command"
     # A second archive, behind that of the kernel.
     (cd "$run/initramfs" && find . | cpio -o -H newc --quiet) | cat "$kernel/initrd" - > "$run/initrd"
 
-    # The root of the guest, read-only and without the file systems that are mounted in it. Another processor's system has
-    # this checkout at the same place.
+    # The root of the guest, read-only and without the file systems that are mounted in it. Another processor's system
+    # has this checkout at the same place.
     unshare --mount --propagation private bash -c '
         set -e
         root=$1 place=$2 daemon=$3 socket=$4; shift 4

@@ -9,7 +9,8 @@ prepare_uml() {
 
 start_uml() {
     {
-        printf 'uid=%q run=%q checkout=%q target=%q filesystem=%q disks=%q modules=%q\n' "$uid" "$run" "$PWD" "$target" \
+        printf 'uid=%q run=%q checkout=%q target=%q filesystem=%q disks=%q modules=%q\n' "$uid" "$run" "$PWD" \
+            "$target" \
             "$filesystem" "$(spare_disks ubd)" "$(echo "$kernel"/usr/lib/uml/modules/*)"
         cat ci/vm/uml-init
     } > "$run/init"
@@ -20,7 +21,8 @@ start_uml() {
     local own=(unshare --pid --fork --kill-child)
     [ "$(id -u)" = 0 ] || own+=(--user --map-current-user)
     # Its memory is a file in TMPDIR.
-    TMPDIR=/dev/shm timeout --kill-after=5 "$seconds" "${own[@]}" "$kernel/usr/bin/linux.uml" "mem=${mib}M" rootfstype=hostfs rootflags=/ ro \
+    TMPDIR=/dev/shm timeout --kill-after=5 "$seconds" "${own[@]}" "$kernel/usr/bin/linux.uml" "mem=${mib}M" \
+        rootfstype=hostfs rootflags=/ ro \
         init=/bin/sh "ubda=$run/disk" "ubdb=$run/swap" "${devices[@]}" con=null con0=fd:0,fd:1 quiet -- "$run/init" \
         < /dev/null > "$run/console" 2>&1 &
     guest=$!

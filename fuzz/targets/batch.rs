@@ -1,5 +1,5 @@
-//! Sends any bytes to both sides of a connection between a batch and a worker on a node. They never crash, hang or use much
-//! memory, no job ends twice, and nobody guesses a secret.
+//! Sends any bytes to both sides of a connection between a batch and a worker on a node. They never crash, hang or use
+//! much memory, no job ends twice, and nobody guesses a secret.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

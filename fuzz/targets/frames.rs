@@ -1,5 +1,5 @@
-//! Sends any bytes after a valid handshake. The host returns messages and then an error; it never crashes, hangs or uses
-//! more memory than agreed.
+//! Sends any bytes after a valid handshake. The host returns messages and then an error; it never crashes, hangs or
+//! uses more memory than agreed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

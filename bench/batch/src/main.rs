@@ -1,8 +1,8 @@
 //! The rate of `pipewright batch` beside `xargs -P`, GNU parallel, ninja and make.
 //!
-//! `batch PIPEWRIGHT CHILD WRITER [CASE]...`: PIPEWRIGHT is the tool, CHILD a static program that does nothing, WRITER one that
-//! writes 1 MiB (`bench/c`). Prints the report in Markdown. Peers that are not installed are left out, and the report says so. Run it as an ordinary user too: without a
-//! cgroup, trees are held by a supervisor.
+//! `batch PIPEWRIGHT CHILD WRITER [CASE]...`: PIPEWRIGHT is the tool, CHILD a static program that does nothing, WRITER
+//! one that writes 1 MiB (`bench/c`). Prints the report in Markdown. Peers that are not installed are left out, and the
+//! report says so. Run it as an ordinary user too: without a cgroup, trees are held by a supervisor.
 //!
 //! | case | measurement |
 //! |---|---|

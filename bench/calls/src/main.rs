@@ -1,6 +1,6 @@
-//! One figure of a pool, for pairs of two builds (`bench/pairs.sh`): `calls FIGURE COUNT` prints the seconds of `COUNT` starts of a
-//! worker with its first call (`start`), calls of 64 bytes (`call`) or of 1 MiB (`mib`), typed calls (`typed`), or items to a worker
-//! (`to-worker`) or from it (`from-worker`). The worker is this program.
+//! One figure of a pool, for pairs of two builds (`bench/pairs.sh`): `calls FIGURE COUNT` prints the seconds of `COUNT`
+//! starts of a worker with its first call (`start`), calls of 64 bytes (`call`) or of 1 MiB (`mib`), typed calls
+//! (`typed`), or items to a worker (`to-worker`) or from it (`from-worker`). The worker is this program.
 
 use std::error::Error;
 use std::time::Instant;

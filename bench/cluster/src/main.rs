@@ -1,11 +1,11 @@
 //! A simulation of one batch on many nodes: what does the one coordinator carry, and what breaks first?
 //!
-//! `cluster [MICROSECONDS]`: the processor time that the coordinator needs for a job, as `bench/cluster.sh` measures it. Prints a table
-//! in Markdown.
+//! `cluster [MICROSECONDS]`: the processor time that the coordinator needs for a job, as `bench/cluster.sh` measures
+//! it. Prints a table in Markdown.
 //!
-//! The coordinator is one thread: it handles the ends of jobs in the order in which they arrive, and starts the next job in the slot
-//! that has become free. A message takes half of the round trip of the network. Lengths of jobs are spread evenly between half and
-//! one and a half of their mean, so that they do not end together.
+//! The coordinator is one thread: it handles the ends of jobs in the order in which they arrive, and starts the next
+//! job in the slot that has become free. A message takes half of the round trip of the network. Lengths of jobs are
+//! spread evenly between half and one and a half of their mean, so that they do not end together.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

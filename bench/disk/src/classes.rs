@@ -37,7 +37,8 @@ impl Slice {
 /// Compares reads past the cache and reads that wait for no disk, each for that time.
 pub(crate) fn compare(path: &Path, time: Duration) -> Result<()> {
     println!(
-        "\n## classes\n\n| 4 KiB reads, 32 at once unless one caller; without and with classes unless named | ns, first | \
+        "\n## classes\n\n| 4 KiB reads, 32 at once unless one caller; without and with classes unless named \
+         | ns, first | \
          ns, second | ratio (95 % interval of the median; quartiles) | pairs |\n|---|--:|--:|--:|--:|"
     );
     for (label, direct, alone) in [

@@ -129,7 +129,8 @@ fn measure(case: &str, rounds: usize, cells: &[(&str, MeasureFn<'_>)]) -> Result
     let of_peer = |peer: usize| figures.iter().map(|round| round[peer]).collect::<Vec<f64>>();
     let unit = if case == "write" { "MiB/s" } else { "operations/s" };
     println!(
-        "\n## {case}\n\n| peer | {unit} (min..max) | ratio to the first row, of the same round (min..max) |\n|---|--:|--:|"
+        "\n## {case}\n\n| peer | {unit} (min..max) \
+         | ratio to the first row, of the same round (min..max) |\n|---|--:|--:|"
     );
     for (index, (name, _)) in cells.iter().enumerate() {
         let own = of_peer(index);

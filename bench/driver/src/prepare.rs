@@ -18,7 +18,8 @@ pub(crate) struct Tools {
     pub(crate) workspace: PathBuf,
     /// The directory of cargo's release builds.
     pub(crate) binaries: PathBuf,
-    /// The directory of the children and the C peer. It is outside of any home directory, so that any user can run them.
+    /// The directory of the children and the C peer. It is outside of any home directory, so that any user can run
+    /// them.
     pub(crate) programs: PathBuf,
 }
 

@@ -1,4 +1,5 @@
-//! The report in Markdown: the machine, a measured table, and the case `size`, which compares two programs that differ in one `use` line.
+//! The report in Markdown: the machine, a measured table, and the case `size`, which compares two programs that differ
+//! in one `use` line.
 
 use std::fs;
 

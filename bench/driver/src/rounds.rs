@@ -1,4 +1,5 @@
-//! The rounds of a table: one cell for each of its rows. A cell is a new process of one peer, and the samples that it prints.
+//! The rounds of a table: one cell for each of its rows. A cell is a new process of one peer, and the samples that it
+//! prints.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};

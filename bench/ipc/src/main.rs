@@ -1,9 +1,8 @@
 //! The cost of messages between a host and a worker, in interleaved rounds of every peer, with ratios to a ring in C.
 //!
 //! `ipc [CASE...] [--rounds N] [--quick]` runs the cases. `ipc cell MODE VARIANT SIZE COUNT` runs one cell of
-//! pipewright's channel, `ipc pool VARIANT SIZE COUNT` one of its pool, `ipc client LANGUAGE SIZE COUNT` one of a worker in
-//! another language, and `ipc peer LIBRARY MODE VARIANT SIZE COUNT` one
-//! of another library (feature `peers`).
+//! pipewright's channel, `ipc pool VARIANT SIZE COUNT` one of its pool, `ipc client LANGUAGE SIZE COUNT` one of a
+//! worker in another language, and `ipc peer LIBRARY MODE VARIANT SIZE COUNT` one of another library (feature `peers`).
 
 mod case;
 mod cell;

@@ -1,5 +1,5 @@
-//! A cell of a pool: sequential calls, the same requests over a channel to the same worker, or the whole life of a worker
-//! with one request.
+//! A cell of a pool: sequential calls, the same requests over a channel to the same worker, or the whole life of a
+//! worker with one request.
 
 use std::time::{Duration, Instant};
 

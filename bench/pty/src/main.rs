@@ -1,6 +1,7 @@
 //! Terminals for children: starts, bytes a second, and bytes that are lost, beside a C reader, portable-pty and Python.
 //!
-//! `cargo run --release -p pty -- [--rounds N] [CASE...]`. Each figure is the ratio to the C reader, or to pipes, of runs that take
+//! `cargo run --release -p pty -- [--rounds N] [CASE...]`. Each figure is the ratio to the C reader, or to pipes, of
+//! runs that take
 
 use std::env;
 use std::error::Error;

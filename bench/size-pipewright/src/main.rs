@@ -1,4 +1,5 @@
-//! Starts the program in its arguments with pipewright and waits for it. The benchmark measures the size of this binary.
+//! Starts the program in its arguments with pipewright and waits for it. The benchmark measures the size of this
+//! binary.
 
 use std::process::ExitCode;
 

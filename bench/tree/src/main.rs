@@ -173,8 +173,8 @@ fn kills() -> Result<()> {
     Ok(())
 }
 
-/// Measures the delay of a timeout, for a shell and its child that exit on SIGTERM, or ignore it and are killed after the
-/// grace period. Both hold the captured pipe.
+/// Measures the delay of a timeout, for a shell and its child that exit on SIGTERM, or ignore it and are killed after
+/// the grace period. Both hold the captured pipe.
 fn timeouts() -> Result<()> {
     const TIME: Duration = Duration::from_millis(100);
     const GRACE: Duration = Duration::from_millis(50);

@@ -81,8 +81,8 @@ fn prepare_pipe(child: ChildCommand) -> OperationFn {
     })
 }
 
-/// Sets every option for which other libraries fork. `kill_on_parent_exit` is optional, because it alone starts the child
-/// from another thread.
+/// Sets every option for which other libraries fork. `kill_on_parent_exit` is optional, because it alone starts the
+/// child from another thread.
 pub(super) fn prepare_with_options(
     operation: ChildOperation,
     child: ChildCommand,
