@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pipewright::{
-    CancelToken, Command, Error, ErrorKind, Pipeline, PipelineOutput, Scope, StageEnd, Stdio,
+    CancelToken, Command, Error, ErrorKind, Pipeline, PipelineOutput, Scope, Source, StageEnd,
+    Stdio,
 };
 use pipewright_os::base::error::Quoted;
 use serde::Serialize;
@@ -13,6 +15,7 @@ use crate::args::{ContainKind, PipelineOptions};
 use crate::run::command::{check_link, count_only, set_containment, set_environment, watched};
 use crate::run::interrupt::{Followed, Interrupt};
 use crate::run::report::{EndReport, ReportTarget, Used, lossy, signal_of};
+use crate::run::tee::{TeeFile, both};
 use crate::run::{code_of, ending, lost_output};
 use crate::stuck::StartWatch;
 use crate::{Failure, exit_code, print_error};
@@ -25,6 +28,12 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
     let has_begun = move || token.is_waited_for();
     let watch = StartWatch::new(options.common.timeout(), "the pipeline".to_owned(), has_begun);
     let target = ReportTarget::open(&options.common)?;
+    if options.common.tee.is_some() && parsed.output.is_some() {
+        return Err(Failure(
+            "--tee writes to a file and to stdout: leave out the '>', or the --tee".to_owned(),
+        ));
+    }
+    let tee = TeeFile::new(options.common.tee.as_deref(), false)?;
     for (word, program) in parsed.hints.iter().filter(|_| !options.common.quiet) {
         let word = word.to_string_lossy();
         print_error(&format!(
@@ -40,7 +49,7 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
         ending::print_start(&parsed.stages);
     }
     let attempt = |kill_scope| -> Result<_, Failure> {
-        let mut pipeline = build(options, &parsed, kill_scope)?;
+        let mut pipeline = build(options, &parsed, tee.as_ref(), kill_scope)?;
         set_rules(&mut pipeline, options, &cancel);
         Ok(pipeline.output())
     };
@@ -69,6 +78,7 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
 fn build(
     options: &PipelineOptions,
     parsed: &Parsed,
+    tee: Option<&Arc<TeeFile>>,
     kill_scope: Scope,
 ) -> Result<Pipeline<'static>, Failure> {
     let mut commands = Vec::with_capacity(parsed.stages.len());
@@ -79,10 +89,10 @@ fn build(
         command.args(args);
         set_environment(&mut command, &options.common)?;
         set_containment(&mut command, options.common.contain, kill_scope);
-        command.stderr(if options.common.passes_through() {
-            Stdio::tee()
-        } else {
-            Stdio::inherit()
+        command.stderr(match tee {
+            Some(tee) => both(Source::Stderr, tee),
+            None if options.common.passes_through() => Stdio::tee(),
+            None => Stdio::inherit(),
         });
         commands.push(command);
     }
@@ -99,8 +109,11 @@ fn build(
         last.stdout(match &parsed.output {
             Some(OutputFile::Create(file)) => watched(Stdio::create(file), &options.common),
             Some(OutputFile::Append(file)) => watched(Stdio::append(file), &options.common),
-            None if options.common.passes_through() => Stdio::tee(),
-            None => Stdio::inherit(),
+            None => match tee {
+                Some(tee) => both(Source::Stdout, tee),
+                None if options.common.passes_through() => Stdio::tee(),
+                None => Stdio::inherit(),
+            },
         });
     }
     Ok(Pipeline::new(commands))

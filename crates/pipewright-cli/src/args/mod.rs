@@ -9,7 +9,7 @@ mod values;
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as ClapArgs, Command, Error, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use batch::{
@@ -218,6 +218,9 @@ const OTHER_WORDS: [(&str, &str); 15] = [
 /// Returns what to write instead of an option that is unknown; `None`: nothing is known about it.
 pub(crate) fn other_word(error: &Error) -> Option<String> {
     let ContextValue::String(unknown) = error.get(ContextKind::InvalidArg)? else { return None };
+    if unknown == "--tee <FILE>" && error.kind() == ErrorKind::InvalidValue {
+        return Some("--tee needs a file: write --tee FILE, or --tee null".to_owned());
+    }
     let (_, word) = OTHER_WORDS.into_iter().find(|(other, _)| other == unknown)?;
     Some(format!("there is no option {unknown}: write {word}"))
 }

@@ -64,14 +64,14 @@ pub(crate) struct RunOptions {
     pub(crate) detach: bool,
 
     /// Write stdout to FILE, "inherit" (or -) or "null"
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::OUTPUT)]
+    #[arg(long, conflicts_with = "tee", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::OUTPUT)]
     pub(crate) stdout: Option<PathBuf>,
 
     /// Write stderr to FILE, "inherit" (or -) or "null"
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::OUTPUT)]
     pub(crate) stderr: Option<PathBuf>,
 
-    /// Append to the files of --stdout and --stderr instead of truncating them
+    /// Append to the files of --stdout, --stderr and --tee
     #[arg(long, help_heading = headings::OUTPUT)]
     pub(crate) append: bool,
 
@@ -94,7 +94,7 @@ pub(crate) struct RunOptions {
 
     /// Record the terminal of --pty in FILE, for asciinema
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "pty",
-          conflicts_with = "stdout", hide_short_help = true, help_heading = headings::OUTPUT)]
+          conflicts_with_all = ["stdout", "tee"], hide_short_help = true, help_heading = headings::OUTPUT)]
     pub(crate) record: Option<PathBuf>,
 
     /// Format of --record
@@ -107,12 +107,12 @@ pub(crate) struct RunOptions {
           conflicts_with = "tee", hide_short_help = true, help_heading = headings::OUTPUT)]
     pub(crate) tail: Option<u32>,
 
-    /// Print TEXT before each line of output (implies --tee)
+    /// Print TEXT before each line of output
     #[arg(long, value_name = "TEXT", value_hint = ValueHint::Other, hide_short_help = true,
           conflicts_with_all = ["show_output", "tail", "detach"], help_heading = headings::OUTPUT)]
     pub(crate) prefix: Option<String>,
 
-    /// Print the time before each line of output (implies --tee)
+    /// Print the time before each line of output
     #[arg(long, hide_short_help = true, conflicts_with_all = ["show_output", "tail", "detach"],
           help_heading = headings::OUTPUT)]
     pub(crate) timestamps: bool,
@@ -133,6 +133,11 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
+    /// Returns true if each line of output has a mark.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.prefix.is_some() || self.timestamps
+    }
+
     /// Returns true if the output is kept until the end.
     pub(crate) fn is_captured(&self) -> bool {
         self.show_output == ShowOutput::OnFailure || self.tail.is_some()
@@ -201,12 +206,12 @@ pub(crate) struct CommonOptions {
           help_heading = headings::LIMITS)]
     pub(crate) timeout: Option<Span>,
 
-    /// Stop after DUR without output (implies --tee)
+    /// Stop after DUR without output
     #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other,
           help_heading = headings::LIMITS)]
     pub(crate) idle_timeout: Option<Span>,
 
-    /// Stop once stdout or stderr exceeds BYTES (implies --tee)
+    /// Stop once stdout or stderr exceeds BYTES
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other,
           value_parser = parse_bytes, help_heading = headings::LIMITS)]
     pub(crate) max_output: Option<usize>,
@@ -233,9 +238,12 @@ pub(crate) struct CommonOptions {
     #[arg(long, value_name = "HOW", default_value = "tree", help_heading = headings::STOPPING)]
     pub(crate) contain: ContainKind,
 
-    /// Pass output through pipewright, and count its bytes
-    #[arg(long, help_heading = headings::OUTPUT)]
-    pub(crate) tee: bool,
+    /// Write the output to FILE too, which is opened once the command was found
+    ///
+    /// stdout and stderr are in FILE as they came. "null" is the null device: the output passes through pipewright, and
+    /// the report has its length.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::OUTPUT)]
+    pub(crate) tee: Option<PathBuf>,
 
     /// When to stop reading output that a background process holds open
     ///
@@ -322,7 +330,7 @@ impl CommonOptions {
 
     /// Returns true if the output has to pass through this process.
     pub(crate) fn passes_through(&self) -> bool {
-        self.tee || self.idle_timeout().is_some() || self.max_output.is_some()
+        self.tee.is_some() || self.idle_timeout().is_some() || self.max_output.is_some()
     }
 }
 

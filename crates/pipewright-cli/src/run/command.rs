@@ -4,14 +4,15 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use jiff::Timestamp;
 use pipewright::{CancelToken, Command, Handle, Limit, Scope, Source, Stdio};
 use pipewright_os::base::error::Quoted;
 use pipewright_os::base::{os_text, private_file, this_process};
 use pipewright_os::disk::file;
 
 use super::ending::Kept;
+use super::tee::{TeeFile, marked};
 use crate::Failure;
 use crate::args::{CommonOptions, ContainKind, RunOptions, ShowOutput};
 
@@ -19,6 +20,7 @@ pub(super) fn build(
     options: &RunOptions,
     cancel: &CancelToken,
     kept: &Kept,
+    tee: Option<&Arc<TeeFile>>,
 ) -> Result<Command, Failure> {
     let (program, args) = options
         .command
@@ -37,7 +39,7 @@ pub(super) fn build(
             set_terminal_streams(&mut command, options);
         } else {
             command.foreground();
-            set_streams(&mut command, options, kept);
+            set_streams(&mut command, options, kept, tee);
         }
     }
     if let Some(limits) = options.resources.limits(measures(options)) {
@@ -77,14 +79,19 @@ fn set_times(command: &mut Command, options: &RunOptions) {
     command.linger(options.common.linger.to_linger());
 }
 
-fn set_streams(command: &mut Command, options: &RunOptions, kept: &Kept) {
+fn set_streams(
+    command: &mut Command,
+    options: &RunOptions,
+    kept: &Kept,
+    tee: Option<&Arc<TeeFile>>,
+) {
     set_stdin(command, options);
     let output = |target: Option<&Path>, stream| match target.map(OutputTarget::of) {
         Some(OutputTarget::File(path)) => watched(file_to_write(path, options), &options.common),
         Some(OutputTarget::Null) => watched(Stdio::null(), &options.common),
         None if options.is_captured() => kept.stdio(stream),
         _ if options.show_output == ShowOutput::Never => Stdio::tee_to(Stdio::null()),
-        _ if options.prefix.is_some() || options.timestamps => marked(stream, options),
+        _ if options.is_marked() || tee.is_some() => marked(stream, options, tee),
         _ if options.common.passes_through() => Stdio::tee(),
         _ => Stdio::inherit(),
     };
@@ -112,6 +119,7 @@ pub(super) fn watched_terminal(
     options: &RunOptions,
     record: Option<impl FnMut(&[u8]) + Send + 'static>,
     kept: &Kept,
+    tee: Option<&Arc<TeeFile>>,
 ) -> Stdio {
     match (options.stdout.as_deref().map(OutputTarget::of), record) {
         (None, Some(mut record)) if options.is_captured() => {
@@ -126,7 +134,7 @@ pub(super) fn watched_terminal(
         (Some(OutputTarget::Null), None) => Stdio::tee_to(Stdio::null()),
         _ if options.is_captured() => kept.stdio(Source::Stdout),
         _ if options.show_output == ShowOutput::Never => Stdio::tee_to(Stdio::null()),
-        _ if options.prefix.is_some() || options.timestamps => marked(Source::Stdout, options),
+        _ if options.is_marked() || tee.is_some() => marked(Source::Stdout, options, tee),
         _ => Stdio::tee(),
     }
 }
@@ -135,12 +143,6 @@ pub(super) fn watched_terminal(
 pub(crate) fn watched(file: Stdio, options: &CommonOptions) -> Stdio {
     let is_watched = options.idle_timeout().is_some() || options.max_output.is_some();
     if is_watched { Stdio::tee_to(file) } else { file }
-}
-
-/// Passes output on with a mark at the start of each line.
-fn marked(stream: Source, options: &RunOptions) -> Stdio {
-    let mut marks = LineMarks::new(options.prefix.as_deref(), options.timestamps);
-    Stdio::tee_map(stream, move |bytes| marks.mark(bytes))
 }
 
 /// Returns a limit that counts the output and keeps none of it.
@@ -240,6 +242,7 @@ pub(super) fn check_files(options: &RunOptions) -> Result<(), Failure> {
     let written = [
         ("--report", report),
         ("--record", options.record.as_deref()),
+        ("--tee", file_of(&options.common.tee)),
         ("--stdout", file_of(&options.stdout)),
         ("--stderr", file_of(&options.stderr)),
     ];
@@ -276,41 +279,6 @@ fn file_of(target: &Option<PathBuf>) -> Option<&Path> {
 fn is_one_file(one: &Path, other: &Path) -> bool {
     let is_file = fs::metadata(one).is_ok_and(|found| found.is_file());
     is_file && file::is_same(one, other).unwrap_or(false)
-}
-
-/// The marks of `--prefix` and `--timestamps`, at the start of each line of a stream that arrives in pieces of any
-/// length.
-#[derive(Debug)]
-struct LineMarks {
-    prefix: String,
-    has_time: bool,
-    /// The next byte begins a line.
-    is_at_start: bool,
-}
-
-impl LineMarks {
-    fn new(prefix: Option<&str>, has_time: bool) -> LineMarks {
-        LineMarks { prefix: prefix.unwrap_or_default().to_owned(), has_time, is_at_start: true }
-    }
-
-    fn mark(&mut self, bytes: &[u8]) -> Vec<u8> {
-        self.mark_at(bytes, Timestamp::now())
-    }
-
-    fn mark_at(&mut self, bytes: &[u8], now: Timestamp) -> Vec<u8> {
-        // As RFC 3339 writes it, in UTC and with milliseconds.
-        let mut mark = if self.has_time { format!("{now:.3} ") } else { String::new() };
-        mark.push_str(&self.prefix);
-        let mut marked = Vec::with_capacity(bytes.len() + 4 * mark.len());
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if self.is_at_start {
-                marked.extend_from_slice(mark.as_bytes());
-            }
-            marked.extend_from_slice(line);
-            self.is_at_start = line.ends_with(b"\n");
-        }
-        marked
-    }
 }
 
 /// Sets the environment, the working directory, and the attributes of the process.
@@ -481,30 +449,6 @@ fn fields(text: &str) -> impl Iterator<Item = Vec<&str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_line_has_one_mark_however_it_arrives() {
-        let text = b"one\ntwo\n\nthree";
-        for bytes in 1..=text.len() {
-            let mut marks = LineMarks::new(Some("[x] "), false);
-            let marked: Vec<u8> = text.chunks(bytes).flat_map(|chunk| marks.mark(chunk)).collect();
-            assert_eq!(marked, b"[x] one\n[x] two\n[x] \n[x] three", "{bytes}");
-        }
-        assert!(LineMarks::new(Some("x"), true).mark(b"").is_empty());
-    }
-
-    #[test]
-    fn the_time_comes_before_the_prefix() {
-        let mut marks = LineMarks::new(Some("> "), true);
-        for (millis, marked) in [
-            (1_709_210_096_789, "2024-02-29T12:34:56.789Z > a\n"),
-            (0, "1970-01-01T00:00:00.000Z > a\n"),
-            (4_102_444_799_000, "2099-12-31T23:59:59.000Z > a\n"),
-        ] {
-            let at = Timestamp::from_millisecond(millis).unwrap();
-            assert_eq!(marks.mark_at(b"a\n", at), marked.as_bytes());
-        }
-    }
 
     const USERS: &str =
         "root:x:0:0:root:/root:/bin/sh\nann:x:1000:100::/home/ann:/bin/sh\n1000:x:7:7::/:/bin/sh\n";

@@ -5,6 +5,7 @@ pub(crate) mod ending;
 pub(crate) mod interrupt;
 mod pty;
 pub(crate) mod report;
+pub(crate) mod tee;
 
 use std::borrow::Cow;
 use std::io;
@@ -23,6 +24,7 @@ use ending::{Kept, Retries, Times};
 use interrupt::{Followed, Interrupt, TerminalStops};
 use pty::TerminalRun;
 use report::{ReportTarget, RunReport};
+use tee::TeeFile;
 
 /// Runs the command, with retries, and writes its report.
 pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
@@ -47,9 +49,13 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     let interrupt = Interrupt::catch(&cancel, shares_terminal, followed)
         .map_err(Failure::cannot("catch signals"))?;
     let kept = Kept::new(options.common.max_output);
-    let mut command = command::build(&options, &cancel, &kept)?;
+    let tee = TeeFile::new(options.common.tee.as_deref(), options.append)?;
+    let mut command = command::build(&options, &cancel, &kept, tee.as_ref())?;
     let terminal = match options.pty {
-        true => Some(TerminalRun::set_up(&mut command, &options, &cancel, stops, &kept)?),
+        true => {
+            let tee = tee.as_ref();
+            Some(TerminalRun::set_up(&mut command, &options, &cancel, stops, &kept, tee)?)
+        }
         false => None,
     };
     let mut retries = Retries::new(&options);
@@ -149,7 +155,7 @@ fn is_hung_up(capture: &Output, terminal: Option<&TerminalRun>) -> bool {
 
 /// Starts the command, and does not wait for it.
 fn detach(options: &RunOptions) -> Result<i32, Failure> {
-    let mut command = command::build(options, &CancelToken::new(), &Kept::default())?;
+    let mut command = command::build(options, &CancelToken::new(), &Kept::default(), None)?;
     match command.detached().start_and_forget() {
         Ok(pid) => {
             if !options.common.quiet {

@@ -20,6 +20,7 @@ use pipewright_os::process::terminal::{self, Foreground, OutputMode, TerminalCha
 use super::command::watched_terminal;
 use super::ending::Kept;
 use super::interrupt::{Interrupt, TerminalStops};
+use super::tee::TeeFile;
 use crate::Failure;
 use crate::args::{RecordFormat, RunOptions, ShowOutput};
 
@@ -64,6 +65,7 @@ impl TerminalRun {
         cancel: &CancelToken,
         stops: Option<Arc<TerminalStops>>,
         kept: &Kept,
+        tee: Option<&Arc<TeeFile>>,
     ) -> Result<TerminalRun, Failure> {
         let size = terminal::size().unwrap_or_default();
         // The keys of a terminal that does not show the output are for others, such as the `less` behind a pipe.
@@ -75,7 +77,7 @@ impl TerminalRun {
             Some(path) => Some(Recorder::create(path, options, size, cancel)?),
             None => None,
         };
-        command.stdout(watched_terminal(options, recording.as_ref().map(record), kept));
+        command.stdout(watched_terminal(options, recording.as_ref().map(record), kept, tee));
         if !types && options.stdin.is_none() {
             command.stdin(match io::stdin().is_terminal() {
                 true => Stdio::null(),

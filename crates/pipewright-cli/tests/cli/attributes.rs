@@ -136,7 +136,7 @@ fn each_line_of_output_gets_its_mark() {
     assert_eq!((out(&output), output.status.code()), ("[x] ab\n", Some(124)));
 }
 
-/// A reader that does not read delays no timeout, as with --tee.
+/// A reader that does not read delays no timeout, as with --tee FILE.
 #[test]
 fn a_timeout_fires_even_if_marked_output_is_not_read() {
     let words = ["run", "--prefix", "[x] ", "--timeout", "200ms", "--", "yes"];
@@ -217,7 +217,7 @@ fn output_for_a_closed_stdout_is_an_error() {
     assert_eq!(output.status.code(), Some(125), "{}", err(&output));
     assert!(err(&output).ends_with(BAD_DESCRIPTOR), "{}", err(&output));
     for command in [
-        "run --tee -- echo hi",
+        "run --tee=null -- echo hi",
         "run --show-output on-failure -- sh -c 'echo hi; exit 3'",
         "run --json -- true",
         "pipe --max-output 10 -- echo hi",

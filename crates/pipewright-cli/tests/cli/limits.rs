@@ -99,7 +99,7 @@ fn no_byte_beyond_a_limit_is_passed_on() {
 #[test]
 fn only_a_background_process_that_lives_on_is_reported_to_hold_the_output() {
     for contain in ["none", "group"] {
-        let options = ["--tee", "--contain", contain];
+        let options = ["--tee=null", "--contain", contain];
         let output = run_sh(&options, "sleep 60 & echo $!; exit 3");
         let words = "pipewright: \"sh\" exited; a background process still holds its output (see --linger)\n";
         assert_eq!((err(&output), output.status.code()), (words, Some(3)));
@@ -112,7 +112,7 @@ fn only_a_background_process_that_lives_on_is_reported_to_hold_the_output() {
     // In a tree it has been killed, and that is said.
     let words =
         "pipewright: \"sh\" exited; 1 background process was killed (--contain none keeps it)\n";
-    for option in ["--tee", "--show-output=on-failure"] {
+    for option in ["--tee=null", "--show-output=on-failure"] {
         let output = run_sh(&[option, "--report", "-"], "sleep 60 & exit 3");
         let is_contained = !out(&output).contains("\"containment\":\"group\"");
         if is_contained {
@@ -127,7 +127,7 @@ fn only_a_background_process_that_lives_on_is_reported_to_hold_the_output() {
 #[test]
 fn a_timeout_fires_even_if_stdout_is_not_read() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pipewright"));
-    command.args(["run", "--tee", "--timeout", "200ms", "--", "yes"]);
+    command.args(["run", "--tee=null", "--timeout", "200ms", "--", "yes"]);
     let mut tool = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     assert_eq!(tool.wait().unwrap().code(), Some(124));
 }

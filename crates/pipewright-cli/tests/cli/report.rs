@@ -18,7 +18,7 @@ fn report_of(options: &[&str], script: &str) -> Value {
 
 #[test]
 fn every_documented_field_is_there() {
-    let report = report_of(&["--tee"], "printf 12345; printf 123 >&2; exit 3");
+    let report = report_of(&["--tee=null"], "printf 12345; printf 123 >&2; exit 3");
     let object = report.as_object().unwrap();
     let names: Vec<&str> = object.keys().map(String::as_str).collect();
     let mut documented = vec![
@@ -68,7 +68,7 @@ fn a_write_past_the_file_size_limit_is_an_error() {
     };
     for (words, cannot) in [
         ("--report it -- true", "cannot write the report to \"it\""),
-        ("--tee -- echo hi > it", "cannot write to stdout"),
+        ("--tee=null -- echo hi > it", "cannot write to stdout"),
         (
             "--show-output on-failure -- sh -c 'echo hi; exit 3' > it",
             "cannot print the captured output",
@@ -187,7 +187,7 @@ fn json_is_a_report_on_stdout() {
 
 #[test]
 fn held_open_and_attempts_are_reported() {
-    let report = report_of(&["--tee", "--retries", "1"], "sleep 2 & exit 1");
+    let report = report_of(&["--tee=null", "--retries", "1"], "sleep 2 & exit 1");
     assert_eq!((&report["held_open"], &report["attempts"]), (&true.into(), &2.into()));
 }
 

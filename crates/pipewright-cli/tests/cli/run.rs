@@ -197,10 +197,98 @@ fn streams_are_redirected_to_files() {
     assert_eq!(fs::read_to_string(&both).unwrap(), "input\nerr\n");
     assert!(run_sh(&["--append", "--stdout", &both], "echo more").status.success());
     assert_eq!(fs::read_to_string(&both).unwrap(), "input\nerr\nmore\n");
-    let output = run_sh(&["--tee"], "echo out; echo err >&2");
+    let output = run_sh(&["--tee=null"], "echo out; echo err >&2");
     assert_eq!((out(&output), err(&output)), ("out\n", "err\n"));
     let null = run_sh(&["--stdin", "null"], "cat; echo end");
     assert_eq!(out(&null), "end\n");
+}
+
+#[test]
+fn tee_writes_what_the_terminal_shows_to_a_file_too() {
+    let place = Place::new();
+    let path = place.path("log").display().to_string();
+    let tee = ["--tee", &path];
+    let with = |options: &[&str], script: &str| run_sh(&[&tee[..], options].concat(), script);
+    let output = with(&[], "echo out; echo err >&2; exit 3");
+    assert_eq!((out(&output), err(&output), output.status.code()), ("out\n", "err\n", Some(3)));
+    assert_eq!(place.lines("log"), ["err", "out"]);
+    // In the order in which it was written, if both are one stream.
+    let script = "for i in 1 2 3; do echo out $i; echo err $i >&2; done";
+    let output = with(&["--merge", "--append"], script);
+    let all = "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n";
+    assert_eq!(out(&output), all);
+    assert!(
+        place.read("log").ends_with(&format!("out\n{all}"))
+            || place.read("log").ends_with(&format!("err\n{all}"))
+    );
+    // All attempts, with the marks.
+    let retry = ["--retries", "1", "--retry-delay", "0", "--quiet", "--prefix", "> "];
+    let output = with(&retry, "echo hi; exit 1");
+    assert_eq!((out(&output), place.read("log").as_str()), ("> hi\n> hi\n", "> hi\n> hi\n"));
+    let output = with(&["--pty"], "echo hi");
+    assert_eq!(out(&output), place.read("log"));
+    assert!(out(&output).starts_with("hi"));
+    // No output is an empty file.
+    assert!(with(&[], ":").status.success());
+    assert_eq!(place.read("log"), "");
+    let words = ["pipe", "--tee", &path, "--", "sh", "-c", "echo err >&2; echo out", "|", "cat"];
+    let output = pipewright(&words).output().unwrap();
+    assert_eq!((out(&output), err(&output)), ("out\n", "err\n"));
+    assert_eq!(place.lines("log"), ["err", "out"]);
+}
+
+#[test]
+fn the_file_of_tee_is_opened_once_the_command_was_found() {
+    let place = Place::new();
+    place.write("log", "old\n");
+    for name in ["log", "none"] {
+        let path = place.path(name).display().to_string();
+        let output = pipewright(&["run", "--tee", &path, "--", "no-such"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(127));
+    }
+    assert_eq!((place.read("log").as_str(), place.path("none").exists()), ("old\n", false));
+    // What cannot be written costs no run.
+    let mark = place.path("mark").display().to_string();
+    for path in ["/no/such/log", "/"] {
+        for command in ["run", "pipe"] {
+            let output =
+                pipewright(&[command, "--tee", path, "--", "touch", &mark]).output().unwrap();
+            assert_eq!(output.status.code(), Some(125));
+            assert!(err(&output).starts_with("pipewright: cannot write \"/"), "{}", err(&output));
+        }
+    }
+    assert!(!place.path("mark").exists());
+    for (args, words) in [
+        (&["run", "--tee"][..], "--tee needs a file: write --tee FILE, or --tee null"),
+        (
+            &["run", "--tee", "a", "--stdout", "b", "--", "true"],
+            "'--tee <FILE>' cannot be used with",
+        ),
+        (&["pipe", "--tee", "a", "--", "true", ">", "b"], "--tee writes to a file and to stdout"),
+        (&["run", "--tee", "a", "--report", "a", "--", "true"], "would overwrite \"a\""),
+    ] {
+        let output = place.tool(args).output().unwrap();
+        assert!(err(&output).contains(words), "{args:?}: {}", err(&output));
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+    }
+    if !pace::lacks("/dev/full") {
+        let output = run_sh(&["--tee", "/dev/full"], "echo hi; exit 3");
+        assert_eq!((out(&output), output.status.code()), ("hi\n", Some(125)));
+    }
+}
+
+/// A pipe that nobody reads holds up the command, and no timeout.
+#[test]
+fn a_timeout_fires_even_if_the_file_of_tee_takes_nothing() {
+    let place = Place::new();
+    let path = place.path("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let reader = fs::File::options().read(true).write(true).open(&path).unwrap();
+    let path = path.display().to_string();
+    let output = run_sh(&["--tee", &path, "--timeout", "300ms"], "exec yes");
+    assert_eq!(output.status.code(), Some(124), "{}", err(&output));
+    assert!(out(&output).starts_with("y\ny\n"));
+    drop(reader);
 }
 
 #[test]
@@ -210,7 +298,7 @@ fn a_failed_write_of_output_is_125() {
     }
     let own = env!("CARGO_BIN_EXE_pipewright");
     let sh = |script: &str| {
-        let script = script.replace("run", &format!("{own} run --tee --"));
+        let script = script.replace("run", &format!("{own} run --tee=null --"));
         std::process::Command::new("sh").args(["-c", &script]).output().unwrap()
     };
     let output = sh("run echo hi > /dev/full");
@@ -226,12 +314,12 @@ fn a_command_whose_reader_has_gone_ends_with_141() {
     let own = env!("CARGO_BIN_EXE_pipewright");
     for tool in [
         "run -- yes",
-        "run --tee -- yes",
-        "run --tee -- seq 10000000",
+        "run --tee=null -- yes",
+        "run --tee=null -- seq 10000000",
         "run --max-output 1G -- yes",
         "run --idle-timeout 1h -- yes",
         "pipe -- yes '|' cat",
-        "pipe --tee -- yes '|' cat",
+        "pipe --tee=null -- yes '|' cat",
         "pipe --max-output 1G -- yes",
     ] {
         let script = format!("{{ {own} {tool}; echo $? >&2; }} | head -n 1 | wc -l");
@@ -417,7 +505,7 @@ fn inherit_null_and_a_dash_are_no_files() {
     for (name, shown) in
         [("inherit", ["out\n", "err\n"]), ("-", ["out\n", "err\n"]), ("null", ["", ""])]
     {
-        for more in [&[][..], &["--tee"], &["--max-output", "100"], &["--append"]] {
+        for more in [&[][..], &["--max-output", "100"], &["--append"]] {
             let streams = ["--stdout", name, "--stderr", name];
             let words = [&["run"], &streams[..], more, &["--", "sh", "-c", script]].concat();
             let output = place.tool(&words).output().unwrap();
@@ -439,7 +527,7 @@ fn one_file_for_both_streams_has_all_lines_in_order() {
     let script = "for i in 1 2 3; do echo out $i; echo err $i >&2; done";
     let all = "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n";
     for stderr in ["both", "./both", "link"] {
-        for more in [&[][..], &["--tee"], &["--max-output", "100"], &["--append"]] {
+        for more in [&[][..], &["--max-output", "100"], &["--append"]] {
             let place = Place::new();
             std::os::unix::fs::symlink("both", place.path("link")).unwrap();
             let streams = ["--stdout", "both", "--stderr", stderr];

@@ -442,6 +442,7 @@ impl Stdio {
                 | Choice::Tee(_)
                 | Choice::TeeTarget(..)
                 | Choice::TeeWith(_)
+                | Choice::TeeMap(_)
                 | Choice::Bytes(_)
                 | Choice::BytesOf(_)
                 | Choice::Reader(_)

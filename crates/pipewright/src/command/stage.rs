@@ -1,6 +1,7 @@
 //! A command as a stage of a pipeline: refused settings, and the pipes to its neighbours.
 
 use std::mem;
+use std::sync::Arc;
 
 use pipewright_os::process::start::Group;
 
@@ -8,7 +9,7 @@ use super::start::{StdioDefault, StdioDefaults};
 use super::stdio::Choice;
 use super::{Command, Stdio};
 use crate::error::Error;
-use crate::run::{OpenForeground, Started};
+use crate::run::{OpenForeground, Started, TeeTarget, on_demand};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StagePosition {
@@ -87,13 +88,21 @@ impl Command {
         match self.stderr.as_ref().map(|stderr| &stderr.0) {
             _ if self.merge_stderr => StageStderr::Unchanged,
             Some(Choice::Piped(_)) => StageStderr::Piped,
-            Some(Choice::Tee(_)) => StageStderr::Teed,
+            Some(Choice::Tee(_) | Choice::TeeMap(_)) => StageStderr::Teed,
             None => match default {
                 StdioDefault::Piped => StageStderr::Piped,
                 StdioDefault::Tee(_) => StageStderr::Teed,
                 StdioDefault::Inherit | StdioDefault::Null => StageStderr::Unchanged,
             },
             _ => StageStderr::Unchanged,
+        }
+    }
+
+    /// Returns the tee of the pipeline's stderr pipe, if this stage is teed.
+    pub(crate) fn stage_tee(&self) -> TeeTarget {
+        match self.stderr.as_ref().map(|stderr| &stderr.0) {
+            Some(Choice::TeeMap(open)) => TeeTarget::Closure(Arc::clone(open)),
+            _ => TeeTarget::SameStream(on_demand::OPEN_TEE),
         }
     }
 

@@ -568,7 +568,8 @@ impl Command {
                 | Choice::Append(_)
                 | Choice::Tee(_)
                 | Choice::TeeTarget(..)
-                | Choice::TeeWith(_),
+                | Choice::TeeWith(_)
+                | Choice::TeeMap(_),
             ) => {
                 return Err(self.misuse(
                     "its stdin needs a source to read from, not a file or tee to write to",
@@ -622,7 +623,7 @@ impl Command {
             Some(Choice::TeeTarget(find, target)) => {
                 return captured(Some(find(self, stream, target)?));
             }
-            Some(Choice::TeeWith(open)) => {
+            Some(Choice::TeeWith(open) | Choice::TeeMap(open)) => {
                 return captured(Some(TeeTarget::Closure(Arc::clone(open))));
             }
             Some(Choice::Handle(_)) => ChildEnd::OfCommand,

@@ -21,8 +21,8 @@ use crate::error::{Error, could_not_open_terminal};
 use crate::input::Owner;
 use crate::outcome::Source;
 use crate::run::{
-    OpenTee, OpenTeeWith, OutputEnd, ParentEnds, Rules, TeeTarget, TerminalEnds, on_demand,
-    open_tee_map, open_tee_with,
+    OpenTee, OpenTeeFile, OpenTeeWith, OutputEnd, ParentEnds, Rules, TeeTarget, TerminalEnds,
+    on_demand, open_tee_map, open_tee_with,
 };
 
 /// A choice for a child's stdin, stdout or stderr.
@@ -53,6 +53,8 @@ pub(super) enum Choice {
     TeeTarget(OpenTeeTarget, Box<Stdio>),
     /// All runs of the command share the closure.
     TeeWith(OpenTeeWith),
+    /// As `TeeWith`. What it passes on goes to this process's stream, so the stages of a pipeline can share it.
+    TeeMap(OpenTeeWith),
     Handle(Handle),
     /// This process's stdout or stderr, for any stream of the child.
     Parent(ParentStream),
@@ -181,12 +183,17 @@ impl Stdio {
         Stdio(Choice::TeeWith(open_tee_with(closure)))
     }
 
-    /// Captures the stream, and passes on what the closure makes of each chunk, to that stream of this process.
-    /// Otherwise like [`tee`](Self::tee).
+    /// Captures the stream, and passes on what the closure makes of each chunk, to that stream of this process and to a
+    /// file, which is opened once the child has been started. Otherwise like [`tee`](Self::tee). As the stderr of a
+    /// stage it has to be that of all stages: the first one is used.
     #[doc(hidden)]
     #[must_use]
-    pub fn tee_map(to: Source, map: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) -> Stdio {
-        Stdio(Choice::TeeWith(open_tee_map(to, map)))
+    pub fn tee_map(
+        to: Source,
+        file: Option<OpenTeeFile>,
+        map: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static,
+    ) -> Stdio {
+        Stdio(Choice::TeeMap(open_tee_map(to, file, map)))
     }
 
     /// Reads from the file at `path`, which must exist. It is opened when the command runs. The open of a named pipe
@@ -302,6 +309,7 @@ impl fmt::Debug for Stdio {
             Choice::BytesOf(_) => "BytesOf",
             Choice::Reader(_) => "Reader",
             Choice::TeeWith(_) => return f.write_str("Stdio::tee_with"),
+            Choice::TeeMap(_) => return f.write_str("Stdio::tee_map"),
         };
         write!(f, "Stdio({name})")
     }
@@ -517,7 +525,9 @@ impl Command {
             None => Some(self.default_tee(defaults, defaults.stdout)),
             Some(Choice::Tee(open)) => Some(Some(TeeTarget::SameStream(*open))),
             Some(Choice::TeeTarget(find, target)) => Some(Some(find(self, 1, target)?)),
-            Some(Choice::TeeWith(open)) => Some(Some(TeeTarget::Closure(open.clone()))),
+            Some(Choice::TeeWith(open) | Choice::TeeMap(open)) => {
+                Some(Some(TeeTarget::Closure(open.clone())))
+            }
             Some(_) => None,
         })
     }

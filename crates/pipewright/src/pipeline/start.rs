@@ -22,8 +22,7 @@ use crate::output::{Captured, CapturedStream, Output, check_success};
 use crate::run::check_runtime_to_wait;
 use crate::run::{
     Children as _, Collect, ForegroundJob, HeldTerminal, OutputEnd, ParentEnds, Processes, Run,
-    RunInfo, RunSettings, SpawnedRun, Started, StopTargets, TeeTarget, deciding_stage, on_demand,
-    spawned_verbs,
+    RunInfo, RunSettings, SpawnedRun, Started, StopTargets, deciding_stage, spawned_verbs,
 };
 use crate::{ChildStderr, ChildStdin, ChildStdout};
 
@@ -128,10 +127,8 @@ impl Pipeline<'_> {
         let Some((command, stderr)) = first else { return Ok((None, None)) };
         let options = PipeOptions { read: Mode::Async, ..PipeOptions::default() };
         let (reader, writer) = command.make_pipe(options)?;
-        let ours = OutputEnd::new(
-            reader,
-            (stderr == StageStderr::Teed).then_some(TeeTarget::SameStream(on_demand::OPEN_TEE)),
-        );
+        let ours =
+            OutputEnd::new(reader, (stderr == StageStderr::Teed).then(|| command.stage_tee()));
         Ok((Some(writer.into()), Some(ours)))
     }
 }

@@ -43,6 +43,8 @@ pub(crate) use run::{
 pub(crate) use spawned::{SpawnedRun, StopRequest, spawned_verbs};
 pub(crate) use state::SLOTS;
 pub(crate) use stop::{StopTargets, earlier};
-pub(crate) use stream::{Chunk, OpenTee, OpenTeeWith, TeeTarget, open_tee_map, open_tee_with};
+pub(crate) use stream::{
+    Chunk, OpenTee, OpenTeeFile, OpenTeeWith, TeeTarget, open_tee_map, open_tee_with,
+};
 #[cfg(feature = "tokio")]
 pub(crate) use task::{RunFuture, check_runtime, check_runtime_to_wait, poll_within_budget};

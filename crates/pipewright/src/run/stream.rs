@@ -582,8 +582,12 @@ pub(super) fn open_tee(stream: Source) -> Box<dyn Tee> {
 
 /// Opens a handle for the tee of a stream.
 pub(super) fn open_tee_to(stream: Source, target: Handle) -> Box<dyn Tee> {
+    open_tee_to_file(stream, Ok(target))
+}
+
+fn open_tee_to_file(stream: Source, target: io::Result<Handle>) -> Box<dyn Tee> {
     let mut tee = TeeWriter::new(stream, true);
-    match stdio::writer_to(target) {
+    match target.and_then(stdio::writer_to) {
         Ok(writer) => tee.writer = Some(writer),
         Err(error) => tee.fail(&error),
     }
@@ -686,13 +690,69 @@ impl Tee for TeeWriter {
     }
 }
 
-/// Returns a function that opens tees to a stream of this process. They share the closure.
+/// Opens the file of a tee, or returns another handle to it.
+pub(crate) type OpenTeeFile =
+    Arc<dyn Fn() -> io::Result<Handle> + Send + Sync + UnwindSafe + RefUnwindSafe>;
+
+/// Returns a function that opens tees to a stream of this process, and to a file. They share the closure.
 pub(crate) fn open_tee_map<F: FnMut(&[u8]) -> Vec<u8> + Send + 'static>(
     to: Source,
+    file: Option<OpenTeeFile>,
     map: F,
 ) -> OpenTeeWith {
     let map = Arc::new(Mutex::new(map));
-    Arc::new(move || Box::new(MappedTee { map: Arc::clone(&map), inner: open_tee(to) }))
+    Arc::new(move || {
+        let own = open_tee(to);
+        let inner = match &file {
+            None => own,
+            Some(open) => {
+                let file = open_tee_to_file(to, open());
+                Box::new(BothTee { own, file, is_file_written: false })
+            }
+        };
+        Box::new(MappedTee { map: Arc::clone(&map), inner })
+    })
+}
+
+/// A tee to a stream of this process and to a file. Each has its own unwritten bytes, and one is written at a time.
+#[derive(Debug)]
+struct BothTee {
+    own: Box<dyn Tee>,
+    file: Box<dyn Tee>,
+    /// The write in a slot is that of the file.
+    is_file_written: bool,
+}
+
+impl Tee for BothTee {
+    fn write(&mut self, bytes: &[u8]) {
+        self.own.write(bytes);
+        self.file.write(bytes);
+    }
+
+    fn has_pending(&self) -> bool {
+        self.own.has_pending() || self.file.has_pending()
+    }
+
+    fn submit(&mut self) -> Slot<'static> {
+        self.is_file_written = !self.own.has_pending();
+        if self.is_file_written { self.file.submit() } else { self.own.submit() }
+    }
+
+    fn note_written(&mut self, writer: PipeWriter, result: io::Result<usize>) {
+        match self.is_file_written {
+            true => self.file.note_written(writer, result),
+            false => self.own.note_written(writer, result),
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.own.give_up();
+        self.file.give_up();
+    }
+
+    fn failed(&self) -> Option<TeeFailed> {
+        self.own.failed().or_else(|| self.file.failed())
+    }
 }
 
 /// A tee that changes what it passes on.
