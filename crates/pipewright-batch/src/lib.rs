@@ -26,8 +26,8 @@ pub use batch::{
 };
 pub use driver::Control;
 pub use executor::{
-    Attempt, Containing, Executor, ExecutorEvent, Local, LocalSettings, MachineMemory, Machines,
-    NODES_END_WITHIN, NodeFiles, NodeOutput, OutputSink,
+    Attempt, Containing, Executor, ExecutorEvent, JobAttributes, JobUser, Local, LocalSettings,
+    MachineMemory, Machines, NODES_END_WITHIN, NodeFiles, NodeOutput, OutputSink,
 };
 pub use job::{
     Identities, Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template,

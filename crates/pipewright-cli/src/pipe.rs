@@ -87,7 +87,7 @@ fn build(
             words.split_first().ok_or_else(|| Failure("the pipeline has an empty stage".into()))?;
         let mut command = Command::new(program);
         command.args(args);
-        set_environment(&mut command, &options.common)?;
+        set_environment(&mut command, &options.common.environment)?;
         set_containment(&mut command, options.common.contain, kill_scope);
         command.stderr(match tee {
             Some(tee) => both(Source::Stderr, tee),

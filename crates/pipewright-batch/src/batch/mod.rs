@@ -16,6 +16,7 @@ mod task;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -23,7 +24,7 @@ use std::time::{Duration, SystemTime};
 use pipewright::Signal;
 
 use crate::driver::{Config, Driver, LogSettings};
-use crate::executor::{Containing, Executor, Local, LocalSettings, Machines};
+use crate::executor::{Containing, Executor, JobAttributes, Local, LocalSettings, Machines};
 use crate::job::{Job, JobId};
 use crate::jobserver::JobserverMode;
 use crate::journal::RunFacts;
@@ -67,6 +68,7 @@ pub struct Batch {
     timeout: Option<Duration>,
     batch_timeout: Option<Duration>,
     halt: HaltPolicy,
+    current_dir: Option<PathBuf>,
     env: Vec<(OsString, OsString)>,
     log: Option<LogSettings>,
     output: OutputOptions,
@@ -102,6 +104,7 @@ impl Batch {
             timeout: None,
             batch_timeout: None,
             halt: HaltPolicy { limit: HaltLimit::Never, then: OnLimit::Drain },
+            current_dir: None,
             env: Vec::new(),
             log: None,
             output: OutputOptions::default(),
@@ -219,6 +222,26 @@ impl Batch {
     /// started again elsewhere, which counts as no retry. The default is 2; 0 counts as 1.
     pub fn max_lost(mut self, count: u32) -> Batch {
         self.max_lost = count;
+        self
+    }
+
+    /// Sets the working directory of jobs that state none.
+    pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Batch {
+        self.current_dir = Some(dir.into());
+        self
+    }
+
+    /// Sets what every job starts with: an empty environment, a user, a niceness, a umask, and limits of each job's tree. A job's
+    /// own memory takes the place of that in the limits. Limits need [`Containing::Tree`].
+    ///
+    /// ```
+    /// use pipewright_batch::{Batch, JobAttributes};
+    /// let mut attributes = JobAttributes::default();
+    /// attributes.nice = Some(10);
+    /// let batch = Batch::new().attributes(attributes);
+    /// ```
+    pub fn attributes(mut self, attributes: JobAttributes) -> Batch {
+        self.local.attributes = attributes;
         self
     }
 
@@ -384,6 +407,7 @@ impl Batch {
             // Tokens are for processes of one machine.
             jobserver: if self.nodes.is_some() { JobserverMode::Off } else { self.jobserver },
             is_alone: false,
+            current_dir: self.current_dir,
             env: Arc::from(self.env),
         }
     }

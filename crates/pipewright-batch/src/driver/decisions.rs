@@ -104,7 +104,10 @@ impl<E: Executor> Driver<E> {
             slot,
             cpus: job.get_resources().cpus.max(1),
             argv,
-            current_dir: job.get_current_dir().map(Into::into),
+            current_dir: job
+                .get_current_dir()
+                .map(Into::into)
+                .or_else(|| self.config.current_dir.clone()),
             env: self.environment(number, slot, attempt),
             handles: self.permits.handles(),
             stdin: job.get_stdin().clone(),

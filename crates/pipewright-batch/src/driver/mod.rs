@@ -28,6 +28,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -442,6 +443,8 @@ pub(crate) struct Config {
     pub(crate) jobserver: JobserverMode,
     /// No process of an earlier run can be alive: nothing of it was real.
     pub(crate) is_alone: bool,
+    /// The working directory of a job that has none of its own.
+    pub(crate) current_dir: Option<PathBuf>,
     /// Variables that every job has.
     pub(crate) env: Arc<[(OsString, OsString)]>,
 }

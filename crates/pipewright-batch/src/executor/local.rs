@@ -22,6 +22,7 @@ use pipewright_os::process::start::GUARDS_GROUPS;
 use pipewright_os::process::terminal;
 use serde::{Deserialize, Serialize};
 
+use super::attributes::JobAttributes;
 use super::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, MachineMemory,
     OutputSink,
@@ -242,18 +243,26 @@ impl Local {
             return self.opening.push(key);
         }
         let slot = running.attempt.slot;
-        if !self.slots.has(slot) {
+        let has_own = self.settings.attributes.user.is_some() && self.slots.holds_trees();
+        if !has_own && !self.slots.has(slot) {
             let busy = self.busy_slots();
             self.slots.move_idle(slot, &busy);
         }
-        let tree = self.slots.tree(slot);
+        let tree = if has_own { Ok(None) } else { self.slots.tree(slot) };
         let Some(running) = self.attempts.get_mut(&key) else { return };
         let place = match tree {
-            Ok(Some(tree)) => {
-                running.limits = Some(self.memory);
-                Place::Tree(tree, self.memory.of(running.attempt.memory_max_bytes))
+            Ok(tree) if has_own || tree.is_some() => {
+                let own = running.attempt.memory_max_bytes;
+                running.limits = own.map(|_| self.memory);
+                let limits = self.settings.attributes.limits_with(self.memory.of(own));
+                Place::Tree(tree, limits)
             }
-            Ok(None) => {
+            Ok(_) if self.settings.attributes.limits.is_some_and(|limits| !limits.best_effort) => {
+                let message =
+                    "its limits need a tree, and jobs have process groups only".to_owned();
+                return self.end_without_run(key, AttemptOutcome::NotStarted(message));
+            }
+            Ok(_) => {
                 running.limits = None;
                 Place::Group
             }
@@ -485,6 +494,8 @@ pub struct LocalSettings {
     pub limit_bytes: Option<usize>,
     /// The time that a start may wait for room, if the machine has no process or handle left.
     pub room_timeout: Duration,
+    /// What every job starts with.
+    pub attributes: JobAttributes,
 }
 
 impl Default for LocalSettings {
@@ -496,6 +507,7 @@ impl Default for LocalSettings {
             idle_timeout: None,
             limit_bytes: None,
             room_timeout: Duration::from_secs(10),
+            attributes: JobAttributes::default(),
         }
     }
 }
@@ -537,8 +549,8 @@ pub(super) struct Slots {
 
 /// The containment of a command.
 pub(super) enum Place {
-    /// A tree, perhaps with limits.
-    Tree(TreeSlot, Option<Limits>),
+    /// A tree, perhaps with limits. `None`: one of its own, for a command of another user, which no holder of several starts.
+    Tree(Option<TreeSlot>, Option<Limits>),
     Group,
 }
 
@@ -578,6 +590,11 @@ impl Slots {
     pub(super) fn take_stuck(&mut self, slot: u32) -> Option<TreeSlot> {
         self.trees.get(&slot).filter(|tree| !tree.is_free())?;
         self.trees.remove(&slot)
+    }
+
+    /// Returns true if commands have trees.
+    pub(super) fn holds_trees(&self) -> bool {
+        self.contain == Containing::Tree
     }
 
     /// Returns true if the slot has a holder, or needs none.
@@ -742,6 +759,7 @@ fn build_command(
     };
     let mut command = Command::new(program);
     command.args(args);
+    settings.attributes.set(&mut command);
     // The thread of all jobs must not wait for one directory.
     match attempt.current_dir.as_deref().and_then(pwd_without_look) {
         Some(Shown::Path(dir)) => drop(command.env("PWD", dir)),
@@ -799,12 +817,15 @@ fn build_command(
     };
     // A program or a directory on a mount that does not answer must not hold up the thread of all jobs. A slot has
     // its own way.
-    if matches!(place, Place::Group) {
+    if matches!(place, Place::Group | Place::Tree(None, _)) {
         command.start_aside();
     }
     match place {
         Place::Tree(slot, limits) => {
-            command.contain_in(&slot);
+            match &slot {
+                Some(slot) => command.contain_in(slot),
+                None => command.contain(Contain::Tree).kill_on_parent_exit(Scope::Tree),
+            };
             if let Some(limits) = limits {
                 command.limits(limits);
             }

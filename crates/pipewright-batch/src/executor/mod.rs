@@ -1,6 +1,7 @@
 //! Executors: engines that run attempts of jobs. This file has what each of them needs: an attempt, the receiver of its output, and
-//! the memory where attempts run. `local.rs` is the executor of this machine.
+//! the memory where attempts run. `local.rs` is the executor of this machine, `attributes.rs` has what all its jobs start with.
 
+mod attributes;
 mod local;
 
 use std::ffi::OsString;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::{JobId, JobStdin, path_bytes};
 pub(crate) use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
 
+pub use attributes::{JobAttributes, JobUser};
 pub use local::{Containing, Local, LocalSettings};
 
 /// An engine that runs attempts of jobs, on this machine or elsewhere.

@@ -237,7 +237,8 @@ impl Output {
                 path
             })
         });
-        if keep {
+        let is_printed = self.options.mode != OutputMode::OnFailure || !end.outcome.is_success();
+        if keep && is_printed {
             self.waiting.add(end.key.job, output.stored);
         }
         OutputSummary {

@@ -22,6 +22,8 @@ pub enum OutputMode {
     /// Line by line, as the lines arrive. A line of one job never contains bytes of another, and a last line without an end
     /// gets one. What was printed stays, also if the attempt is retried.
     LineBuffer,
+    /// As `Group`, but only that of jobs that did not succeed.
+    OnFailure,
     /// Not at all.
     Discard,
 }
@@ -30,7 +32,7 @@ pub enum OutputMode {
 ///
 /// All of them combine:
 ///
-/// | option | with `Group` | with `LineBuffer` | with `Discard` |
+/// | option | with `Group` or `OnFailure` | with `LineBuffer` | with `Discard` |
 /// |---|---|---|---|
 /// | `keep_order` | jobs are printed in the order of the input | the first unfinished job prints as it runs; the lines of the others wait for their turn | no effect |
 /// | `tag` | each line has a tag, and a last line without an end gets one | each line has a tag | no effect |

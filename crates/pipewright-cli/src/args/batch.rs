@@ -11,7 +11,8 @@ use pipewright::Signal;
 use pipewright_batch::{Containing, HaltRule, JobserverMode, LoggedState, ProgressKind};
 
 use super::headings;
-use super::shared::RetryOptions;
+use super::run::ShowOutput;
+use super::shared::{EnvironmentOptions, ResourceOptions, RetryOptions};
 use super::values::{SignalParser, Span, parse_bytes};
 
 /// Options of `batch`.
@@ -98,9 +99,11 @@ pub(crate) struct BatchOptions {
     #[arg(long, help_heading = headings::RUNNING)]
     pub(crate) once: bool,
 
-    /// Set an environment variable of every job (repeatable)
-    #[arg(long, value_name = "K=V", value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
-    pub(crate) env: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) environment: EnvironmentOptions,
+
+    #[command(flatten)]
+    pub(crate) resources: ResourceOptions,
 
     /// Run the jobs on a node that CMD connects to (repeatable)
     ///
@@ -239,9 +242,9 @@ pub(crate) struct BatchOptions {
           value_parser = parse_bytes, help_heading = headings::OUTPUT)]
     pub(crate) keep_output: Option<usize>,
 
-    /// Print no output of jobs
-    #[arg(long, conflicts_with_all = ["keep_order", "line_buffer", "tag"], help_heading = headings::OUTPUT)]
-    pub(crate) no_output: bool,
+    /// When to print the output of a job
+    #[arg(long, value_name = "WHEN", default_value = "always", help_heading = headings::OUTPUT)]
+    pub(crate) show_output: ShowOutput,
 
     /// Progress on stderr; by default a bar on a terminal, and lines elsewhere
     #[arg(long, value_name = "HOW", help_heading = headings::REPORTING)]

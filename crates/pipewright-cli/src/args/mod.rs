@@ -20,7 +20,7 @@ pub(crate) use run::{
     CommonOptions, ContainKind, PipelineOptions, RecordFormat, RunOptions, ShowOutput,
     TimeoutOptions,
 };
-pub(crate) use shared::RetryOptions;
+pub(crate) use shared::{EnvironmentOptions, RetryOptions};
 pub(crate) use values::Span;
 
 /// Run processes with timeouts, limits and reports; test disk I/O; measure this machine
@@ -197,7 +197,7 @@ impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
 }
 
 /// Options of earlier versions, or of other tools, and what to write instead of them.
-const OTHER_WORDS: [(&str, &str); 15] = [
+const OTHER_WORDS: [(&str, &str); 16] = [
     ("--kill-grace", "--kill-after"),
     ("-k", "--kill-after"),
     ("--tokens", "--resource"),
@@ -205,6 +205,7 @@ const OTHER_WORDS: [(&str, &str); 15] = [
     ("--fail-fast", "--halt soon,fail=1"),
     ("--max-failures", "--halt soon,fail=N"),
     ("--capture", "--show-output on-failure"),
+    ("--no-output", "--show-output never"),
     ("--limit", "--max-output"),
     ("--retry-backoff", "--retry-max-delay DUR, as the delay doubles by itself"),
     ("--unbuffered", "--direct"),

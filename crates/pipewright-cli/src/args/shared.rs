@@ -1,14 +1,134 @@
-//! Options that commands share: retries, for `run` and for the jobs of `batch`.
+//! Options of a command that `run` and `pipe` have for theirs and `batch` for its jobs: what it starts with, its limits and its retries.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Args, Command, Error, ValueHint};
+use pipewright::Limits;
 use pipewright_batch::RetryOn;
 
 use super::headings;
-use super::values::{Span, parse_count};
+use super::values::{Span, parse_bytes, parse_count, parse_mode, parse_some_bytes};
+
+/// Options about what a command starts with.
+#[derive(Debug, Args)]
+pub(crate) struct EnvironmentOptions {
+    /// Set an environment variable (repeatable)
+    ///
+    /// A name without = passes the variable on, for --clear-env.
+    #[arg(long, value_name = "K=V", value_hint = ValueHint::Other, help_heading = headings::ENVIRONMENT)]
+    pub(crate) env: Vec<OsString>,
+
+    /// Set the variables in FILE: a line K=V for each (repeatable)
+    ///
+    /// As docker run --env-file: no quotes, no expansion, comments only on lines of their own.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
+    pub(crate) env_file: Vec<PathBuf>,
+
+    /// Start with an empty environment
+    #[arg(long, help_heading = headings::ENVIRONMENT)]
+    pub(crate) clear_env: bool,
+
+    /// Run in DIR
+    ///
+    /// Also sets PWD.
+    #[arg(short = 'C', long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = headings::ENVIRONMENT)]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// Run as USER, a name or a number
+    #[arg(long, value_name = "USER[:GROUP]", value_hint = ValueHint::Username, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
+    pub(crate) user: Option<String>,
+
+    /// Add N to the niceness
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
+    pub(crate) nice: Option<i32>,
+
+    /// Set the umask to MODE, an octal number
+    #[arg(long, value_name = "MODE", value_hint = ValueHint::Other, value_parser = parse_mode, hide_short_help = true,
+          help_heading = headings::ENVIRONMENT)]
+    pub(crate) umask: Option<u32>,
+}
+
+/// Options that limit the resources of a whole process tree.
+#[derive(Debug, Args)]
+pub(crate) struct ResourceOptions {
+    /// Limit the memory of all processes together
+    ///
+    /// If they need more, the kernel kills one of them; the exit code of a command that dies of it is 137. `pipewright doctor` says whether
+    /// limits can be had here, and what would help.
+    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = parse_some_bytes,
+          help_heading = headings::LIMITS)]
+    pub(crate) memory: Option<usize>,
+
+    /// Limit the swap of all processes together (0 for none)
+    #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = parse_bytes,
+          hide_short_help = true, help_heading = headings::LIMITS)]
+    pub(crate) swap: Option<usize>,
+
+    /// Limit the CPU time to that of N processors, such as 1.5
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, value_parser = parse_processors,
+          help_heading = headings::LIMITS)]
+    cpus: Option<f64>,
+
+    /// Limit the number of processes and threads at one time
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other,
+          value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true,
+          help_heading = headings::LIMITS)]
+    pids: Option<u64>,
+
+    /// Kill everything if one process is killed for lack of memory
+    #[arg(long, requires = "memory", hide_short_help = true, help_heading = headings::LIMITS)]
+    pub(crate) oom_group: bool,
+
+    /// Run without the limits that cannot be held here
+    #[arg(long, hide_short_help = true, help_heading = headings::LIMITS)]
+    best_effort: bool,
+}
+
+impl ResourceOptions {
+    /// Returns the name of the first limit.
+    pub(crate) fn first(&self) -> Option<&'static str> {
+        let names = [
+            ("--memory", self.memory.is_some()),
+            ("--swap", self.swap.is_some()),
+            ("--cpus", self.cpus.is_some()),
+            ("--pids", self.pids.is_some()),
+        ];
+        names.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
+    }
+
+    /// Returns the limits, if there are any or if the tree has to be measured.
+    pub(crate) fn limits(&self, measures: bool) -> Option<Limits> {
+        let ResourceOptions { memory, swap, cpus, pids, oom_group, best_effort } = self;
+        let mut limits = Limits::new();
+        limits.memory_max_bytes = memory.map(|bytes| bytes as u64);
+        limits.memory_swap_max_bytes = swap.map(|bytes| bytes as u64);
+        limits.pids_max = *pids;
+        limits.oom_group = *oom_group;
+        limits.best_effort = *best_effort;
+        if let Some(processors) = cpus {
+            limits = limits.cpu_max(*processors);
+        }
+        let is_limited = limits.kinds().next().is_some();
+        (is_limited || measures).then_some(limits)
+    }
+}
+
+/// Parses a number of processors.
+fn parse_processors(text: &str) -> Result<f64, String> {
+    const LEAST: f64 = 0.01;
+    const MOST: f64 = 1e6;
+    match text.parse::<f64>() {
+        Ok(processors) if (LEAST..=MOST).contains(&processors) => Ok(processors),
+        Ok(_) => Err(format!("\"{text}\" is not a number of processors from 0.01 to 1000000")),
+        Err(_) => Err(format!("\"{text}\" is not a number of processors: write 1.5")),
+    }
+}
 
 /// Options about retries.
 #[derive(Debug, Args)]
@@ -91,6 +211,15 @@ mod tests {
     fn delays(words: &[&str]) -> Vec<u128> {
         let line = Line::parse_from([&["run"], words].concat());
         (1..=5).map(|attempts| line.retry.delay_after(attempts).as_millis()).collect()
+    }
+
+    #[test]
+    fn a_number_of_processors_may_be_a_fraction() {
+        assert_eq!(parse_processors("1.5"), Ok(1.5));
+        assert_eq!(parse_processors("0.01"), Ok(0.01));
+        for text in ["", "0", "-1", "nan", "inf", "1,5", "two"] {
+            assert!(parse_processors(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -3,16 +3,18 @@
 use std::io::Cursor;
 use std::net::IpAddr;
 
+use clap::ValueEnum as _;
 use pipewright_batch::{
-    Batch, InputError, JobserverMode, LogView, OutputMode, OutputOptions, ProgressKind, Source,
-    jobs_of_make, shell_quoted,
+    Batch, Containing, InputError, JobAttributes, JobserverMode, LogView, OutputMode,
+    OutputOptions, ProgressKind, Source, jobs_of_make, shell_quoted,
 };
 use pipewright_cluster::{Nodes, Slurm};
 use pipewright_os::host::network;
 
 use super::input;
 use crate::Failure;
-use crate::args::{BatchOptions, BatchProgressKind, EngineKind, JobserverKind, Span};
+use crate::args::{BatchOptions, BatchProgressKind, EngineKind, JobserverKind, ShowOutput, Span};
+use crate::run::command::{find_user, variables};
 
 pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     let retry = &options.retry;
@@ -23,7 +25,7 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         .once(options.once)
         .stop_with(options.stop_signal, options.kill_after.duration)
         .contain(options.contain.to_containing());
-    batch = batch.output(output(options)).describe(description(options));
+    batch = batch.output(output(options)?).describe(description(options));
     if !options.quiet {
         let kind = options.progress.map(BatchProgressKind::to_kind);
         batch = batch.progress(kind.unwrap_or_else(ProgressKind::for_stderr));
@@ -75,10 +77,13 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     for resource in &options.resource {
         batch = batch.resource(&resource.name, resource.count);
     }
-    for variable in &options.env {
-        let (name, value) = crate::run::command::split_variable(variable)?;
+    for (name, value) in variables(&options.environment)? {
         batch = batch.env(name, value);
     }
+    if let Some(dir) = &options.environment.cwd {
+        batch = batch.current_dir(dir);
+    }
+    batch = batch.attributes(attributes(options)?);
     if let Some(timeout) = options.timeout.as_ref().and_then(Span::as_limit) {
         batch = batch.timeout(timeout);
     }
@@ -97,13 +102,45 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     })
 }
 
-fn output(options: &BatchOptions) -> OutputOptions {
+/// Returns what each job starts with, as the options of `run` say it.
+fn attributes(options: &BatchOptions) -> Result<JobAttributes, Failure> {
+    let environment = &options.environment;
+    let on_nodes = options.on.is_some() || !options.via.is_empty() || options.via_file.is_some();
+    if environment.user.is_some() && on_nodes {
+        return Err(Failure("--user does not fit nodes, which have users of their own".to_owned()));
+    }
+    if let (Some(limit), Containing::Group) =
+        (options.resources.first(), options.contain.to_containing())
+    {
+        return Err(Failure(format!("{limit} needs --contain tree: a group holds no limit")));
+    }
+    let mut attributes = JobAttributes::default();
+    attributes.env_clear = environment.clear_env;
+    attributes.user = environment.user.as_deref().map(find_user).transpose()?;
+    attributes.nice = environment.nice;
+    attributes.umask = environment.umask;
+    attributes.limits = options.resources.limits(false);
+    Ok(attributes)
+}
+
+fn output(options: &BatchOptions) -> Result<OutputOptions, Failure> {
     let mut output = OutputOptions::default();
-    let is_quiet = options.no_output || options.output_on_nodes;
-    output.mode = match (is_quiet, options.line_buffer) {
-        (true, _) => OutputMode::Discard,
-        (false, true) => OutputMode::LineBuffer,
-        (false, false) => OutputMode::Group,
+    let unfit = [
+        ("--line-buffer", options.line_buffer, options.show_output != ShowOutput::Always),
+        ("--keep-order", options.keep_order, options.show_output == ShowOutput::Never),
+        ("--tag", options.tag, options.show_output == ShowOutput::Never),
+    ];
+    if let Some((name, ..)) = unfit.into_iter().find(|(_, is_set, is_unfit)| *is_set && *is_unfit) {
+        let when = options.show_output.to_possible_value();
+        let when = when.as_ref().map_or("", |when| when.get_name());
+        return Err(Failure(format!("{name} does not fit --show-output {when}")));
+    }
+    output.mode = match options.show_output {
+        _ if options.output_on_nodes => OutputMode::Discard,
+        ShowOutput::Never => OutputMode::Discard,
+        ShowOutput::OnFailure => OutputMode::OnFailure,
+        ShowOutput::Always if options.line_buffer => OutputMode::LineBuffer,
+        ShowOutput::Always => OutputMode::Group,
     };
     output.keep_order = options.keep_order;
     output.tag = options.tag;
@@ -117,7 +154,7 @@ fn output(options: &BatchOptions) -> OutputOptions {
     // A job that exceeds --max-output is stopped, and the excess is not printed.
     let most = options.keep_output.into_iter().chain(options.max_output).min();
     output.max_bytes = most.map(|bytes| bytes as u64);
-    output
+    Ok(output)
 }
 
 /// Returns the input and the command, for people who read the log.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pipewright::{CancelToken, Command, Handle, Limit, Scope, Source, Stdio};
+use pipewright_batch::JobUser;
 use pipewright_os::base::error::Quoted;
 use pipewright_os::base::{os_text, private_file, this_process};
 use pipewright_os::disk::file;
@@ -14,7 +15,7 @@ use pipewright_os::disk::file;
 use super::ending::Kept;
 use super::tee::{TeeFile, marked};
 use crate::Failure;
-use crate::args::{CommonOptions, ContainKind, RunOptions, ShowOutput};
+use crate::args::{CommonOptions, ContainKind, EnvironmentOptions, RunOptions, ShowOutput};
 
 pub(super) fn build(
     options: &RunOptions,
@@ -45,7 +46,7 @@ pub(super) fn build(
     if let Some(limits) = options.resources.limits(measures(options)) {
         command.limits(limits);
     }
-    set_environment(&mut command, &options.common)?;
+    set_environment(&mut command, &options.common.environment)?;
     for number in &options.inherit {
         command.inherit_fd_as(duplicate(*number)?, *number);
     }
@@ -248,7 +249,8 @@ pub(super) fn check_files(options: &RunOptions) -> Result<(), Failure> {
     ];
     let stdin = options.stdin.as_deref().map(Path::new);
     let stdin = stdin.filter(|path| matches!(OutputTarget::of(path), OutputTarget::File(_)));
-    let env_files = options.common.env_file.iter().map(|path| ("--env-file", Some(path.as_path())));
+    let env_files =
+        options.common.environment.env_file.iter().map(|path| ("--env-file", Some(path.as_path())));
     let read: Vec<_> = [("--stdin", stdin)].into_iter().chain(env_files).collect();
     for (index, (name, path)) in written.iter().enumerate() {
         let others = written.iter().skip(index + 1).chain(&read);
@@ -284,7 +286,7 @@ fn is_one_file(one: &Path, other: &Path) -> bool {
 /// Sets the environment, the working directory, and the attributes of the process.
 pub(crate) fn set_environment(
     command: &mut Command,
-    options: &CommonOptions,
+    options: &EnvironmentOptions,
 ) -> Result<(), Failure> {
     if let Some(dir) = &options.cwd {
         command.current_dir(dir);
@@ -295,17 +297,12 @@ pub(crate) fn set_environment(
         // Programs show it, and shells take it for their directory if it is right.
         command.env("PWD", dir);
     }
-    for path in &options.env_file {
-        for (key, value) in read_file(path)? {
-            command.env(key, value);
-        }
-    }
-    for variable in &options.env {
-        let (key, value) = split_variable(variable)?;
+    for (key, value) in variables(options)? {
         command.env(key, value);
     }
     if let Some(user) = &options.user {
-        User::find(user)?.set(command);
+        let user = find_user(user)?;
+        command.uid(user.user).gid(user.group).groups(&user.groups);
     }
     if let Some(nice) = options.nice {
         command.nice(nice);
@@ -316,8 +313,22 @@ pub(crate) fn set_environment(
     Ok(())
 }
 
+/// Returns the variables of `--env-file` and `--env`, in that order.
+pub(crate) fn variables(
+    options: &EnvironmentOptions,
+) -> Result<Vec<(OsString, OsString)>, Failure> {
+    let mut all = Vec::new();
+    for path in &options.env_file {
+        all.extend(read_file(path)?);
+    }
+    for variable in &options.env {
+        all.push(split_variable(variable)?);
+    }
+    Ok(all)
+}
+
 /// Splits `--env` into name and value. A name alone takes the value that this process has.
-pub(crate) fn split_variable(variable: &OsStr) -> Result<(OsString, OsString), Failure> {
+fn split_variable(variable: &OsStr) -> Result<(OsString, OsString), Failure> {
     let split = os_text::split_once(variable, b'=');
     match split.map(|(key, value)| (key.to_owned(), value.to_owned())) {
         Some((key, value)) if !key.is_empty() => Ok((key, value)),
@@ -378,63 +389,46 @@ fn read_file(path: &Path) -> Result<Vec<(OsString, OsString)>, Failure> {
     Ok(variables)
 }
 
-/// A user and a group of `--user`, from `/etc/passwd` and `/etc/group`.
-#[derive(Debug, PartialEq, Eq)]
-struct User {
-    id: u32,
-    group: u32,
-    /// Supplementary groups.
-    groups: Vec<u32>,
+/// Finds `USER` or `USER:GROUP`: names, or numbers.
+pub(crate) fn find_user(text: &str) -> Result<JobUser, Failure> {
+    find_in(text, &read_database("/etc/passwd"), &read_database("/etc/group")).map_err(Failure)
 }
 
-impl User {
-    /// Finds `USER` or `USER:GROUP`: names, or numbers.
-    fn find(text: &str) -> Result<User, Failure> {
-        User::find_in(text, &read_database("/etc/passwd"), &read_database("/etc/group"))
-            .map_err(Failure)
-    }
-
-    fn set(&self, command: &mut Command) {
-        command.uid(self.id).gid(self.group).groups(&self.groups);
-    }
-
-    fn find_in(text: &str, users: &str, groups: &str) -> Result<User, String> {
-        let (user, group) = match text.split_once(':') {
-            Some((user, group)) => (user, Some(group)),
-            None => (text, None),
-        };
-        // passwd(5): name, password, id, group. group(5): name, password, id, members.
-        let entry = fields(users).find(|entry| entry.first() == Some(&user));
-        let entry = entry.or_else(|| fields(users).find(|entry| entry.get(2) == Some(&user)));
-        let number = |entry: &Vec<&str>, at: usize| entry.get(at).and_then(|id| id.parse().ok());
-        let id: Option<u32> =
-            entry.as_ref().and_then(|entry| number(entry, 2)).or(user.parse().ok());
-        let id = id.ok_or_else(|| {
-            format!("invalid --user {text:?}: /etc/passwd has no user {user:?}; a number works too")
-        })?;
-        let Some(group) = group else {
-            let group = entry.as_ref().and_then(|entry| number(entry, 3)).ok_or_else(|| {
-                format!("invalid --user {text:?}: the user has no group in /etc/passwd; write USER:GROUP")
-            })?;
-            let name = entry.and_then(|entry| entry.first().copied()).unwrap_or_default();
-            let is_member = |entry: &Vec<&str>| {
-                entry.get(3).is_some_and(|members| members.split(',').any(|member| member == name))
-            };
-            let mut all: Vec<u32> =
-                fields(groups).filter(is_member).filter_map(|entry| number(&entry, 2)).collect();
-            all.retain(|other| *other != group);
-            all.push(group);
-            return Ok(User { id, group, groups: all });
-        };
-        let named = fields(groups).find(|entry| entry.first() == Some(&group));
-        let number = named.and_then(|entry| number(&entry, 2)).or(group.parse().ok());
-        let group = number.ok_or_else(|| {
+fn find_in(text: &str, users: &str, groups: &str) -> Result<JobUser, String> {
+    let (user, group) = match text.split_once(':') {
+        Some((user, group)) => (user, Some(group)),
+        None => (text, None),
+    };
+    // passwd(5): name, password, id, group. group(5): name, password, id, members.
+    let entry = fields(users).find(|entry| entry.first() == Some(&user));
+    let entry = entry.or_else(|| fields(users).find(|entry| entry.get(2) == Some(&user)));
+    let number = |entry: &Vec<&str>, at: usize| entry.get(at).and_then(|id| id.parse().ok());
+    let id: Option<u32> = entry.as_ref().and_then(|entry| number(entry, 2)).or(user.parse().ok());
+    let id = id.ok_or_else(|| {
+        format!("invalid --user {text:?}: /etc/passwd has no user {user:?}; a number works too")
+    })?;
+    let Some(group) = group else {
+        let group = entry.as_ref().and_then(|entry| number(entry, 3)).ok_or_else(|| {
             format!(
-                "invalid --user {text:?}: /etc/group has no group {group:?}; a number works too"
+                "invalid --user {text:?}: the user has no group in /etc/passwd; write USER:GROUP"
             )
         })?;
-        Ok(User { id, group, groups: vec![group] })
-    }
+        let name = entry.and_then(|entry| entry.first().copied()).unwrap_or_default();
+        let is_member = |entry: &Vec<&str>| {
+            entry.get(3).is_some_and(|members| members.split(',').any(|member| member == name))
+        };
+        let mut all: Vec<u32> =
+            fields(groups).filter(is_member).filter_map(|entry| number(&entry, 2)).collect();
+        all.retain(|other| *other != group);
+        all.push(group);
+        return Ok(JobUser::new(id, group, all));
+    };
+    let named = fields(groups).find(|entry| entry.first() == Some(&group));
+    let number = named.and_then(|entry| number(&entry, 2)).or(group.parse().ok());
+    let group = number.ok_or_else(|| {
+        format!("invalid --user {text:?}: /etc/group has no group {group:?}; a number works too")
+    })?;
+    Ok(JobUser::new(id, group, vec![group]))
 }
 
 /// Returns the text of the file, or nothing if it cannot be read: then only numbers can be found.
@@ -454,13 +448,13 @@ mod tests {
         "root:x:0:0:root:/root:/bin/sh\nann:x:1000:100::/home/ann:/bin/sh\n1000:x:7:7::/:/bin/sh\n";
     const GROUPS: &str = "root:x:0:\nusers:x:100:ann\nwheel:x:10:root,ann\naudio:x:29:bob\n";
 
-    fn find(text: &str) -> Result<User, String> {
-        User::find_in(text, USERS, GROUPS)
+    fn find(text: &str) -> Result<JobUser, String> {
+        find_in(text, USERS, GROUPS)
     }
 
     #[test]
     fn a_user_has_a_name_or_a_number_and_its_groups() {
-        let user = |id, group, groups: &[u32]| Ok(User { id, group, groups: groups.to_vec() });
+        let user = |id, group, groups: &[u32]| Ok(JobUser::new(id, group, groups.to_vec()));
         assert_eq!(find("ann"), user(1000, 100, &[10, 100]));
         assert_eq!(find("root"), user(0, 0, &[10, 0]));
         assert_eq!(find("ann:audio"), user(1000, 29, &[29]));

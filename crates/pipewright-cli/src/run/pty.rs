@@ -145,7 +145,7 @@ fn set_term(command: &mut Command, options: &RunOptions) {
     let theirs = command.get_envs().find(|(name, _)| *name == "TERM");
     let has_term = match theirs {
         Some((_, value)) => value.is_some_and(is_set),
-        None => !options.common.clear_env && ours(),
+        None => !options.common.environment.clear_env && ours(),
     };
     if !has_term {
         command.env("TERM", "xterm-256color");

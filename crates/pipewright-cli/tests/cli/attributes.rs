@@ -94,6 +94,86 @@ fn umask_and_niceness_are_set() {
     assert!(err(&output).contains("is not a mode: write 022"), "{}", err(&output));
 }
 
+/// What `run` says of a command, `batch` says of its jobs.
+#[test]
+fn jobs_of_a_batch_start_with_what_the_options_say() {
+    let place = Place::new();
+    place.write("file", "A=file\nB=file\n");
+    let environment = ["--clear-env", "--env-file", "file", "--env", "B=option"];
+    let job = "printf '%s\\n' \"$A $B $LEFT $PIPEWRIGHT_JOB\"; umask; pwd; nice";
+    let place_of = ["-C", "/", "--umask", "027", "--nice", "5"];
+    let command = ["--", "/bin/sh", "-c", job, ":::", "1"];
+    let words = [&environment[..], &place_of, &command].concat();
+    let output = place.tool(&[&["batch", "-q"], &words[..]].concat()).env("LEFT", "x").output();
+    let output = output.unwrap();
+    let own: i32 =
+        out(&pipewright(&["run", "--", "nice"]).output().unwrap()).trim().parse().unwrap();
+    let nice = (own + 5).min(19);
+    assert_eq!(out(&output), format!("file option  1\n0027\n/\n{nice}\n"), "{}", err(&output));
+    // A job that has a directory of its own keeps it.
+    place.write("jobs", "{\"argv\":[\"pwd\"],\"cwd\":\"/usr\"}\n{\"argv\":[\"pwd\"]}\n");
+    let output = place.batch(&["-q", "-k", "-C", "/", "--jsonl", "--from", "jobs"]);
+    assert_eq!(out(&output), "/usr\n/\n");
+    for (words, error) in [
+        (&["--contain", "group", "--cpus", "1"][..], "--cpus needs --contain tree"),
+        (&["--user", "nobody", "--via", "sh"], "--user does not fit nodes"),
+        (&["--env-file", "none"], "cannot read the --env-file \"none\""),
+        (
+            &["--show-output", "on-failure", "--line-buffer"],
+            "--line-buffer does not fit --show-output on-failure",
+        ),
+        (&["--show-output", "never", "--tag"], "--tag does not fit --show-output never"),
+    ] {
+        let output = place.batch(&[words, &["--", "true", ":::", "1"]].concat());
+        assert!(err(&output).contains(error), "{words:?}: {}", err(&output));
+        assert_eq!(output.status.code(), Some(125), "{words:?}");
+    }
+    if rustix::process::geteuid().is_root() {
+        for user in ["nobody:54322", "65534:54322"] {
+            let output = place.batch(&["-q", "--user", user, "-C", "/", "--", "id", ":::", "-u"]);
+            assert_eq!(out(&output), "65534\n", "{}", err(&output));
+        }
+        // Nothing outlives a job of another user either.
+        let script = "sleep 600 > /dev/null 2>&1 & echo $!";
+        place.write("line", &format!("{script}\n"));
+        let words = ["-q", "--user", "65534:54322", "-C", "/", "--shell", "--from", "line"];
+        let output = place.batch(&words);
+        assert!(!crate::is_running(out(&output)), "{}", err(&output));
+        assert!(out(&output).trim().parse::<u32>().is_ok(), "{}", err(&output));
+    } else {
+        pace::skipped(pace::Need::Root, "only root may change the user");
+    }
+}
+
+#[test]
+fn the_limits_of_each_job_are_those_of_the_options() {
+    if cannot_limit() {
+        return;
+    }
+    let place = Place::new();
+    let limits = ["--memory", "16M", "--swap", "0", "--pids", "50", "--log", "log"];
+    let job = format!("if [ {{}} = 2 ]; then {}; fi", hungry());
+    let words = [&limits[..], &["--", "sh", "-c", &job, ":::", "1", "2"]].concat();
+    let output = place.batch(&words);
+    assert!(err(&output).contains("job 2 failed: out of memory"), "{}", err(&output));
+    assert!(err(&output).contains("1 ok, 1 failed"), "{}", err(&output));
+    // A job's own memory takes its place.
+    let own = format!("{{\"shell\":\"{}\",\"mem\":\"1G\"}}\n", hungry());
+    place.write("jobs", &own);
+    let output = place.batch(&["--memory", "16M", "--jsonl", "--from", "jobs"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+}
+
+#[test]
+fn only_the_output_of_failures_is_shown_if_asked_for() {
+    let place = Place::new();
+    let script = "echo {}.$PIPEWRIGHT_ATTEMPT; echo err >&2; exit {}";
+    let retry = ["--retries", "1", "--retry-delay", "0"];
+    let words = ["-q", "-k", "--show-output", "on-failure", "--", "sh", "-c", script];
+    let output = place.batch(&[&retry, &words[..], &[":::", "0", "3", "0", "4"]].concat());
+    assert_eq!((out(&output), err(&output)), ("3.2\n4.2\n", "err\nerr\n"));
+}
+
 #[test]
 fn the_user_is_found_by_name_and_number() {
     if !rustix::process::geteuid().is_root() {

@@ -103,6 +103,7 @@ fn an_option_of_an_earlier_version_or_another_tool_names_ours() {
         ("batch --tokens link=1 -- true", "--tokens: write --resource"),
         ("batch --fail-fast -- true", "--fail-fast: write --halt soon,fail=1"),
         ("batch --max-failures=3 -- true", "--max-failures: write --halt soon,fail=N"),
+        ("batch --no-output -- true", "--no-output: write --show-output never"),
         ("batch -N 2 -- true", "-N: write --nodes for nodes, -n for several values a job"),
         ("batch --sshlogin a -- true", "--sshlogin: write --via 'ssh HOST'"),
         (

@@ -461,7 +461,7 @@ fn jobs_go_on_when_their_output_has_no_room_and_the_batch_fails() {
         let words = [&["--", "sh", "-c", WRITE, ":::"], &list[..]].concat();
         disk.leave(1000);
         for more in [&["--log", "run.db"][..], &["--quiet"]] {
-            let options = ["-j2", "--no-output", "--output-dir", "small/out"];
+            let options = ["-j2", "--show-output=never", "--output-dir", "small/out"];
             let output = place.batch(&[&options, more, &words[..]].concat());
             assert_eq!(output.status.code(), Some(125), "{}", err(&output));
             let last = err(&output).lines().rev().find(|line| line.contains(" is incomplete: "));
@@ -479,7 +479,8 @@ fn jobs_go_on_when_their_output_has_no_room_and_the_batch_fails() {
         if let Some(rows) = place.rows("run.db", states) {
             assert_eq!(rows, ["interrupted", "succeeded"]);
         }
-        let options = ["-j2", "--no-output", "--output-dir", "small/out", "--resume", "run.db"];
+        let options =
+            ["-j2", "--show-output=never", "--output-dir", "small/out", "--resume", "run.db"];
         let output = place.batch(&options);
         assert!(output.status.success(), "{}", err(&output));
         if let Some(rows) = place.rows("run.db", states) {

@@ -108,7 +108,7 @@ fn the_output_before_a_kill_is_printed_and_bytes_are_not_changed() {
     let script = r"printf 'a\377\376b'; kill -9 $$";
     let output = place.batch(&["--", "sh", "-c", script, ":::", "1"]);
     assert_eq!(output.stdout, b"a\xff\xfeb");
-    let silent = place.batch(&["--no-output", "--", "echo", ":::", "1"]);
+    let silent = place.batch(&["--show-output=never", "--", "echo", ":::", "1"]);
     assert_eq!((out(&silent), silent.status.code()), ("", Some(0)));
 }
 

@@ -101,7 +101,8 @@ fn check_ends(place: &Place, batch_on: impl FnOnce(&[&str]) -> Command) {
 {"argv": ["cat"], "stdin": "text"}
 "#,
     );
-    let args = ["--jsonl", "--from", "jobs", "--max-output", "100k", "--no-output", "--log"];
+    let args =
+        ["--jsonl", "--from", "jobs", "--max-output", "100k", "--show-output=never", "--log"];
     let here = place.batch(&[&args[..], &["here.db"]].concat());
     let there = batch_on(&[&args[..], &["there.db"]].concat()).output().unwrap();
     assert_eq!(
@@ -120,6 +121,22 @@ fn jobs_on_nodes_end_as_they_do_here() {
     let _watchdog = Watchdog::start(120);
     let place = Place::new();
     check_ends(&place, |args| batch_on(&place, &nodes(2), args));
+}
+
+#[test]
+fn jobs_on_nodes_start_with_what_the_options_say() {
+    let _watchdog = Watchdog::start(60);
+    let place = Place::new();
+    let options = ["-q", "--clear-env", "--env", "A=1", "-C", "/", "--umask", "027", "--nice", "3"];
+    let job = "echo $A $NODE $(pwd) $(umask) $PIPEWRIGHT_JOB";
+    let command = ["--show-output", "on-failure", "--", "/bin/sh", "-c", job, ":::", "1"];
+    let run = |command: &[&str]| {
+        let args = [&options[..], command].concat();
+        batch_on(&place, &nodes(1), &args).output().unwrap()
+    };
+    assert_eq!(out(&run(&command)), "");
+    let output = run(&command[2..]);
+    assert_eq!(out(&output), "1 / 0027 1\n", "{}", err(&output));
 }
 
 #[test]
@@ -484,7 +501,7 @@ fn a_job_does_not_start_where_its_folder_is_not() {
 /// Runs a job on a node with another folder of the same name, on a file system of that size.
 fn run_elsewhere(place: &Place, size: &str, job: &[&str]) -> Option<std::process::Output> {
     // A first batch finds the name of the folder, which depends on the job only.
-    let quiet = ["--output-dir", "out", "--no-output"];
+    let quiet = ["--output-dir", "out", "--show-output=never"];
     assert!(place.batch(&[&quiet, job].concat()).status.success());
     let entry = fs::read_dir(place.path("out")).unwrap().next().unwrap().unwrap();
     let name = entry.file_name().into_string().unwrap();
