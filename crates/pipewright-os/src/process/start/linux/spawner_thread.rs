@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid, getegid, geteuid, getgid, getuid};
+use rustix::process::Gid;
 
 use crate::base::generation::PerProcess;
 use crate::base::service_thread;
@@ -277,12 +277,14 @@ fn without_proc() -> Vec<u8> {
 }
 
 /// The rights of a thread that a few system calls report. Without the label, and with the mode of seccomp only, but as
-/// cheap as each start in a slot needs it.
+/// cheap as each start in a slot needs it: the caller may have given up any of them since the last one, and nothing
+/// tells of that.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rights {
-    users: [Uid; 2],
-    groups: [Gid; 2],
-    supplementary: Vec<Gid>,
+    /// Real, effective and saved.
+    users: [u32; 3],
+    groups: [u32; 3],
+    supplementary: Supplementary,
     /// Effective, permitted and inheritable, twice 32 bits.
     capabilities: [u32; 6],
     no_new_privs: i32,
@@ -303,9 +305,9 @@ impl Rights {
         // SAFETY: a live header, for this thread, and room for what that version writes.
         unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), place) };
         Rights {
-            users: [getuid(), geteuid()],
-            groups: [getgid(), getegid()],
-            supplementary: rustix::process::getgroups().unwrap_or_default(),
+            users: users(),
+            groups: groups(),
+            supplementary: Supplementary::here(),
             capabilities,
             // SAFETY: reads only.
             no_new_privs: unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) },
@@ -315,6 +317,48 @@ impl Rights {
             session_keyring: session_keyring(),
             root: rustix::fs::stat("/").ok().map(|root| (root.st_dev, root.st_ino)),
         }
+    }
+}
+
+fn users() -> [u32; 3] {
+    let [mut real, mut effective, mut saved] = [0; 3];
+    // SAFETY: places for three numbers.
+    unsafe { libc::getresuid(&raw mut real, &raw mut effective, &raw mut saved) };
+    [real, effective, saved]
+}
+
+fn groups() -> [u32; 3] {
+    let [mut real, mut effective, mut saved] = [0; 3];
+    // SAFETY: places for three numbers.
+    unsafe { libc::getresgid(&raw mut real, &raw mut effective, &raw mut saved) };
+    [real, effective, saved]
+}
+
+/// The supplementary groups of a thread: of most a few, which one call reports.
+#[derive(Debug, PartialEq, Eq)]
+enum Supplementary {
+    Few {
+        groups: [u32; FEW_GROUPS],
+        /// -1 if they are not reported: a filter refuses the call.
+        count: i32,
+    },
+    Many(Vec<Gid>),
+}
+
+const FEW_GROUPS: usize = 32;
+
+impl Supplementary {
+    fn here() -> Supplementary {
+        let mut groups = [0; FEW_GROUPS];
+        // SAFETY: room for that many groups.
+        let count = unsafe { libc::getgroups(FEW_GROUPS as libc::c_int, groups.as_mut_ptr()) };
+        if count < 0 {
+            // EINVAL: there are more.
+            if let Ok(many) = rustix::process::getgroups() {
+                return Supplementary::Many(many);
+            }
+        }
+        Supplementary::Few { groups, count }
     }
 }
 
@@ -334,6 +378,7 @@ fn session_keyring() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::skipped::{Need, skipped};
 
     fn state(threads: usize, busy: usize) -> PoolState {
         let waiting = VecDeque::from([Box::new(|| ()) as BoxedTask]);
@@ -400,5 +445,32 @@ mod tests {
         let had_given_up = String::from_utf8_lossy(&here.status).contains("NoNewPrivs:\t1");
         assert_eq!(after == here, had_given_up);
         assert_eq!(by_calls == without_proc(), had_given_up);
+    }
+
+    /// Sets the groups of the calling thread alone, and returns its rights.
+    fn with_groups(count: u32) -> Rights {
+        let groups: Vec<u32> = (1..=count).collect();
+        // SAFETY: live numbers; the call itself, unlike that of the C library, is for this thread alone.
+        let done = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
+        assert_eq!(done, 0);
+        Rights::here()
+    }
+
+    #[test]
+    fn rights_differ_by_each_group_however_many_there_are() {
+        if !rustix::process::geteuid().is_root() {
+            return skipped(Need::Root, "only root may choose its groups");
+        }
+        let in_a_thread = || {
+            let counts = [0, 1, FEW_GROUPS as u32, FEW_GROUPS as u32 + 1, FEW_GROUPS as u32 + 2];
+            let all = counts.map(with_groups);
+            assert!(matches!(all[2].supplementary, Supplementary::Few { count: 32, .. }));
+            assert!(matches!(all[3].supplementary, Supplementary::Many(_)));
+            for (index, rights) in all.iter().enumerate() {
+                assert_eq!(*rights, with_groups(counts[index]));
+                assert!(all[..index].iter().all(|others| others != rights), "{index}");
+            }
+        };
+        std::thread::spawn(in_a_thread).join().unwrap();
     }
 }
