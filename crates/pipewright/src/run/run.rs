@@ -702,7 +702,7 @@ impl HeldTerminal {
 }
 
 /// An owner of the handles of a run's children.
-pub(crate) trait Children: fmt::Debug + Send + Sync {
+pub(crate) trait Children: Send + Sync {
     fn handles(&self) -> &[ChildHandle];
 
     /// Returns the process that has started them.
@@ -713,6 +713,13 @@ pub(crate) trait Children: fmt::Debug + Send + Sync {
 
     /// Waits for one after the other, as all of them have to end anyway, and returns the status of the whole.
     fn status(&self) -> io::Result<ExitStatus>;
+}
+
+// Not derived, nor a supertrait: a program with a run would contain the format of all that it holds, which nobody prints.
+impl fmt::Debug for dyn Children {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.handles().iter().map(ChildHandle::pid)).finish()
+    }
 }
 
 /// The longest time that a drop waits for the child that it has killed.
