@@ -39,7 +39,8 @@ pub use journal::{LogError, LogErrorKind};
 pub use output::Spooled;
 pub use output::{NodeWriter, OutputError, OutputErrorKind, OutputMode, OutputOptions};
 pub use source::{
-    InputError, InputErrorKind, InputName, Jobs, List, ListWords, Source, product, split_lists,
+    InputError, InputErrorKind, InputName, Jobs, List, ListWords, Packing, Records, Source,
+    product, split_lists,
 };
 pub use units::{UnitError, parse_duration, parse_size};
 pub use view::{JobFilter, LogView, LoggedState, OutputQueryError};

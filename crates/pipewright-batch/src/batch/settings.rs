@@ -192,6 +192,12 @@ impl Batch {
         self
     }
 
+    /// Prints each command on stderr when it starts: `-t` of `xargs`.
+    pub fn print_commands(mut self, print: bool) -> Batch {
+        self.watch.prints_commands = print;
+        self
+    }
+
     /// Writes every event to this file, one JSON object a line: see `docs/json.md`. The file is replaced.
     pub fn events_to(mut self, path: impl Into<PathBuf>) -> Batch {
         self.watch.events = Some(path.into());

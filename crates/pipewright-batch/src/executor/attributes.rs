@@ -124,13 +124,13 @@ mod tests {
 
     #[test]
     fn attributes_travel_whole() {
-        let limits = Limits::new().memory_max(1 << 30).cpu_max(1.5).pids_max(7).oom_group(true);
+        let limits = Limits::new().memory_max(1 << 30).cpu_max(1.5).pids_max(7).oom_group();
         let all = JobAttributes {
             env_clear: true,
             user: Some(JobUser::new(1, 2, vec![3])),
             nice: Some(-4),
             umask: Some(0o22),
-            limits: Some(limits.best_effort(true)),
+            limits: Some(limits.best_effort()),
         };
         for attributes in [all, JobAttributes::default()] {
             let text = serde_json::to_string(&attributes).unwrap();

@@ -518,6 +518,14 @@ impl Record {
         (0..self.column_count()).filter_map(|index| self.column(index))
     }
 
+    /// Adds the columns of another record.
+    pub(crate) fn append(&mut self, more: &Record) {
+        let at = self.bytes.len();
+        self.starts.push(at);
+        self.starts.extend(more.starts.iter().map(|start| at + start));
+        self.bytes.extend_from_slice(&more.bytes);
+    }
+
     /// Begins the next column. An empty one, so far.
     pub(crate) fn begin_column(&mut self) {
         self.starts.push(self.bytes.len());

@@ -117,10 +117,10 @@ pub enum InputErrorKind {
         /// The number of fields in the first row.
         expected: usize,
     },
-    /// A list of the command line is not supported.
-    UnsupportedList {
+    /// A list of the command line stands beside the one before, and is the first.
+    FirstList {
         /// The word that begins the list.
-        separator: &'static str,
+        separator: String,
     },
 }
 
@@ -244,8 +244,8 @@ impl fmt::Display for InputErrorKind {
                 let fields = if *count == 1 { "field" } else { "fields" };
                 write!(f, "{count} {fields}, and the first row has {expected}")
             }
-            InputErrorKind::UnsupportedList { separator } => {
-                write!(f, "\"{separator}\" is not supported")
+            InputErrorKind::FirstList { separator } => {
+                write!(f, "no list before \"{separator}\"")
             }
         }
     }

@@ -1,30 +1,17 @@
-//! Lines: values for a template, commands, and lines for the shell; a line split into words; and records that end with a byte.
+//! Lines: commands, and lines for the shell; a line split into words; and records that end with a byte.
 
 use std::io::{BufRead, BufReader, Read};
-use std::sync::Arc;
 
 use pipewright_os::base::os_text::LINES_END_WITH_CRLF;
 
 use super::error::{InputError, InputErrorKind, Position};
 use super::{InputName, ReadJobs};
-use crate::job::{Job, Record, Template, os_string};
-
-/// Lines that are values for a template.
-pub(super) struct Lines {
-    records: Delimited,
-    template: Arc<Template>,
-}
+use crate::job::{Job, os_string};
 
 /// Lines that are commands.
 pub(super) struct Commands(Delimited);
 
 pub(super) struct ShellLines(Delimited);
-
-impl Lines {
-    pub(super) fn new(records: Delimited, template: Arc<Template>) -> Lines {
-        Lines { records, template }
-    }
-}
 
 impl Commands {
     pub(super) fn new(records: Delimited) -> Commands {
@@ -35,17 +22,6 @@ impl Commands {
 impl ShellLines {
     pub(super) fn new(records: Delimited) -> ShellLines {
         ShellLines(records)
-    }
-}
-
-impl ReadJobs for Lines {
-    fn next_job(&mut self) -> Result<Option<Job>, InputError> {
-        let Some(value) = self.records.next_record()? else { return Ok(None) };
-        let record = Record::new(value);
-        match self.template.job(self.records.count(), record) {
-            Ok(job) => Ok(Some(job.on_line(self.records.line()))),
-            Err(error) => Err(self.records.error(error)),
-        }
     }
 }
 

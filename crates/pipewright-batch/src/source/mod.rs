@@ -2,8 +2,9 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this file | a source, the iterator of its jobs, and the names of inputs; the combinations of several lists |
-//! | `lines.rs` | lines for a template, commands, and lines for the shell; records that end with a byte |
+//! | this file | a source, the iterator of its jobs, and the names of inputs; the lists of a command line |
+//! | `records.rs` | records for a template: of lines, and of lists that are combined; columns; several in one job |
+//! | `lines.rs` | commands, and lines for the shell; records that end with a byte |
 //! | `json/` | JSON lines |
 //! | `csv.rs` | comma-separated values |
 //! | `logged.rs` | the jobs of a log |
@@ -14,6 +15,7 @@ mod error;
 mod json;
 mod lines;
 mod logged;
+mod records;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -26,12 +28,13 @@ use std::sync::Arc;
 use pipewright_os::base::error::Quoted;
 use pipewright_os::base::stdio;
 
-use crate::job::{Job, Record, Template};
+use crate::job::{Job, Template};
 
 use error::Position;
 pub use error::{InputError, InputErrorKind};
 use lines::Delimited;
 use logged::LoggedJobs;
+pub use records::{List, Packing, Records, product};
 
 /// An input that jobs are read from.
 ///
@@ -52,7 +55,8 @@ use logged::LoggedJobs;
 pub struct Source {
     name: InputName,
     reader: Box<dyn Read + Send>,
-    is_nul_separated: bool,
+    /// The byte that ends a record.
+    end: u8,
     max_record_bytes: usize,
 }
 
@@ -80,7 +84,7 @@ impl Source {
         Source {
             name: InputName::Reader,
             reader: Box::new(reader),
-            is_nul_separated: false,
+            end: b'\n',
             max_record_bytes: Source::DEFAULT_MAX_RECORD_BYTES,
         }
     }
@@ -113,8 +117,13 @@ impl Source {
     }
 
     /// Ends lines with a NUL byte, as `find -print0` does, instead of a line feed. JSON lines and CSV ignore this.
-    pub fn nul_separated(mut self) -> Source {
-        self.is_nul_separated = true;
+    pub fn nul_separated(self) -> Source {
+        self.separated_by(0)
+    }
+
+    /// Ends lines with that byte instead of a line feed, which is a part of a value then. JSON lines and CSV ignore this.
+    pub fn separated_by(mut self, end: u8) -> Source {
+        self.end = end;
         self
     }
 
@@ -130,7 +139,12 @@ impl Source {
     /// The line ends before the line feed. Nothing else is removed: spaces and a carriage return are part of the value,
     /// as in `xargs -d '\n'` and GNU parallel, and an empty line is an empty value.
     pub fn lines(self, template: impl Into<Arc<Template>>) -> Jobs {
-        Jobs::new(lines::Lines::new(self.into(), template.into()))
+        self.records().fill(template)
+    }
+
+    /// Returns the lines, as the records of [`lines`](Self::lines).
+    pub fn records(self) -> Records {
+        Records::new(Delimited::from(self))
     }
 
     /// Makes a job of each line, which is a command. Lines without words are skipped.
@@ -168,7 +182,7 @@ impl Source {
     /// A text is a string. Bytes that are not Unicode are written as `{"hex": "ff00"}`. Every other field is an error,
     /// and so is a field that occurs twice.
     pub fn json_lines(mut self) -> Jobs {
-        self.is_nul_separated = false;
+        self.end = b'\n';
         Jobs::new(json::JsonLines::new(self.into()))
     }
 
@@ -193,8 +207,7 @@ impl Source {
 
 impl From<Source> for Delimited {
     fn from(source: Source) -> Delimited {
-        let end = if source.is_nul_separated { 0 } else { b'\n' };
-        Delimited::new(source.name, source.reader, end, source.max_record_bytes)
+        Delimited::new(source.name, source.reader, source.end, source.max_record_bytes)
     }
 }
 
@@ -202,7 +215,7 @@ impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source")
             .field("name", &self.name)
-            .field("is_nul_separated", &self.is_nul_separated)
+            .field("end", &self.end)
             .field("max_record_bytes", &self.max_record_bytes)
             .finish_non_exhaustive()
     }
@@ -283,147 +296,6 @@ impl fmt::Display for InputName {
     }
 }
 
-// The combinations of several lists, as jobs.
-
-/// A list of values.
-#[derive(Debug)]
-pub enum List {
-    /// The words after `:::`.
-    Values(Vec<OsString>),
-    /// The lines of an input, such as the file after `::::`.
-    Lines(Source),
-}
-
-/// Makes a job of each combination of values, with a column for each list. The last list varies fastest, as in GNU
-/// parallel. If a list is empty, there are no combinations; GNU parallel takes an empty second list for one empty value.
-///
-/// The first list is read as needed. The others, which are read again and again, are read for the first job, and kept in memory; if
-/// one cannot be read, that is the error in the place of the first job.
-///
-/// ```
-/// use pipewright_batch::{List, Template, product};
-/// let template = Template::parse(["convert", "{1}", "-quality", "{2}", "{1.}-{2}.jpg"])?;
-/// let lists = [["a.png", "b.png"], ["50", "90"]].map(|list| List::Values(list.map(Into::into).into()));
-/// let last = product(template, lists).last().unwrap()?;
-/// assert_eq!(last.argv(1)?, ["convert", "b.png", "-quality", "90", "b-90.jpg"]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn product(template: impl Into<Arc<Template>>, lists: impl IntoIterator<Item = List>) -> Jobs {
-    let template = template.into();
-    let mut lists = lists.into_iter();
-    let first = match lists.next() {
-        Some(List::Lines(source)) => First::Lines(source.into()),
-        Some(List::Values(values)) => First::Values(bytes_of(values).into_iter()),
-        None => First::Values(Vec::new().into_iter()),
-    };
-    let (unread, others, digits) = (lists.collect(), Vec::new(), Vec::new());
-    Jobs::new(Product { template, first, value: None, unread, others, digits, number: 0 })
-}
-
-/// The combinations of several lists.
-struct Product {
-    template: Arc<Template>,
-    first: First,
-    /// The current value of the first list.
-    value: Option<Vec<u8>>,
-    /// The other lists, until the first job is asked for.
-    unread: Vec<List>,
-    others: Vec<Vec<Vec<u8>>>,
-    /// The index of the next value in each of the other lists.
-    digits: Vec<usize>,
-    number: u64,
-}
-
-/// The first list, which is read once.
-enum First {
-    Values(std::vec::IntoIter<Vec<u8>>),
-    Lines(Delimited),
-}
-
-impl List {
-    fn read(self) -> Result<Vec<Vec<u8>>, InputError> {
-        let mut lines: Delimited = match self {
-            List::Values(values) => return Ok(bytes_of(values)),
-            List::Lines(source) => source.into(),
-        };
-        let mut values = Vec::new();
-        while let Some(line) = lines.next_record()? {
-            values.push(line.to_vec());
-        }
-        Ok(values)
-    }
-}
-
-fn bytes_of(values: Vec<OsString>) -> Vec<Vec<u8>> {
-    values.into_iter().map(OsString::into_encoded_bytes).collect()
-}
-
-impl First {
-    fn next(&mut self) -> Result<Option<Vec<u8>>, InputError> {
-        match self {
-            First::Values(values) => Ok(values.next()),
-            First::Lines(lines) => Ok(lines.next_record()?.map(<[u8]>::to_vec)),
-        }
-    }
-
-    /// Returns an error of the current value.
-    fn error(&self, kind: crate::job::TemplateError) -> InputError {
-        match self {
-            First::Values(_) => {
-                InputError::new(&InputName::Arguments, Position::Unknown, kind.into())
-            }
-            First::Lines(lines) => lines.error(kind),
-        }
-    }
-}
-
-impl Product {
-    /// Returns the next combination.
-    fn next_record(&mut self) -> Result<Option<Record>, InputError> {
-        for list in std::mem::take(&mut self.unread) {
-            self.others.push(list.read()?);
-            self.digits.push(0);
-        }
-        if self.others.iter().any(Vec::is_empty) {
-            return Ok(None);
-        }
-        if self.value.is_none() {
-            self.value = self.first.next()?;
-        }
-        let Some(first) = &self.value else { return Ok(None) };
-        let mut record = Record::new(first.as_slice());
-        for (list, digit) in self.others.iter().zip(&self.digits) {
-            record.begin_column();
-            record.extend(list.get(*digit).map_or(&[], Vec::as_slice));
-        }
-        self.advance();
-        Ok(Some(record))
-    }
-
-    /// Goes to the next combination, as a counter goes to the next number.
-    fn advance(&mut self) {
-        for (list, digit) in self.others.iter().zip(&mut self.digits).rev() {
-            *digit += 1;
-            if *digit < list.len() {
-                return;
-            }
-            *digit = 0;
-        }
-        self.value = None;
-    }
-}
-
-impl ReadJobs for Product {
-    fn next_job(&mut self) -> Result<Option<Job>, InputError> {
-        let Some(record) = self.next_record()? else { return Ok(None) };
-        self.number += 1;
-        match self.template.job(self.number, record) {
-            Ok(job) => Ok(Some(job)),
-            Err(error) => Err(self.first.error(error)),
-        }
-    }
-}
-
 // The lists of a command line: `COMMAND ::: a b :::: FILE`.
 
 /// A list of a command line.
@@ -433,6 +305,8 @@ pub enum ListWords {
     Values(Vec<OsString>),
     /// A file after `::::`. Each of several files is a list.
     File(PathBuf),
+    /// A list, and those that `:::+` and `::::+` put beside it.
+    SideBySide(Vec<ListWords>),
 }
 
 impl ListWords {
@@ -445,6 +319,10 @@ impl ListWords {
             ListWords::Values(values) => List::Values(values),
             ListWords::File(path) if path.as_os_str() == "-" => List::Lines(Source::stdin()),
             ListWords::File(path) => List::Lines(Source::open(path)?),
+            ListWords::SideBySide(lists) => {
+                let lists = lists.into_iter().map(ListWords::open);
+                List::SideBySide(lists.collect::<Result<_, _>>()?)
+            }
         })
     }
 }
@@ -461,36 +339,62 @@ impl ListWords {
 /// ```
 ///
 /// # Errors
-/// A list is linked to the one before (`:::+`, `::::+`), which is not supported.
+/// There is no list before a `:::+` or `::::+`.
 pub fn split_lists<I>(words: I) -> Result<(Vec<OsString>, Vec<ListWords>), InputError>
 where
     I: IntoIterator<Item = OsString>,
 {
     let mut command = Vec::new();
-    let mut lists = Vec::new();
-    let mut are_files = None;
+    let mut lists: Vec<ListWords> = Vec::new();
+    // Files, or values; and beside the list before.
+    let mut kind = None;
     for word in words {
-        match word.to_str() {
-            Some(":::") => {
-                are_files = Some(false);
-                lists.push(ListWords::Values(Vec::new()));
+        let (is_file, is_beside) = match (word.to_str(), kind) {
+            (Some(separator @ (":::" | ":::+" | "::::" | "::::+")), _) => {
+                let is_beside = separator.ends_with('+');
+                if is_beside && lists.is_empty() {
+                    let kind = InputErrorKind::FirstList { separator: separator.to_owned() };
+                    return Err(InputError::new(&InputName::Arguments, Position::Unknown, kind));
+                }
+                let is_file = separator.starts_with("::::");
+                kind = Some((is_file, is_beside));
+                if !is_file {
+                    push(&mut lists, ListWords::Values(Vec::new()), is_beside);
+                }
+                continue;
             }
-            Some("::::") => are_files = Some(true),
-            Some(":::+") => return Err(unsupported(":::+")),
-            Some("::::+") => return Err(unsupported("::::+")),
-            _ => match (are_files, lists.last_mut()) {
-                (None, _) => command.push(word),
-                (Some(false), Some(ListWords::Values(values))) => values.push(word),
-                (Some(_), _) => lists.push(ListWords::File(word.into())),
-            },
+            (_, None) => {
+                command.push(word);
+                continue;
+            }
+            (_, Some(kind)) => kind,
+        };
+        match last(&mut lists) {
+            Some(ListWords::Values(values)) if !is_file => values.push(word),
+            _ => push(&mut lists, ListWords::File(word.into()), is_beside),
         }
     }
     Ok((command, lists))
 }
 
-fn unsupported(separator: &'static str) -> InputError {
-    let kind = InputErrorKind::UnsupportedList { separator };
-    InputError::new(&InputName::Arguments, Position::Unknown, kind)
+/// Adds a list, or puts it beside the last one.
+fn push(lists: &mut Vec<ListWords>, list: ListWords, is_beside: bool) {
+    match if is_beside { lists.pop() } else { None } {
+        Some(ListWords::SideBySide(mut before)) => {
+            before.push(list);
+            lists.push(ListWords::SideBySide(before));
+        }
+        Some(before) => lists.push(ListWords::SideBySide(vec![before, list])),
+        None => lists.push(list),
+    }
+}
+
+/// Returns the list that was added last.
+fn last(lists: &mut [ListWords]) -> Option<&mut ListWords> {
+    match lists.last_mut()? {
+        ListWords::SideBySide(beside) => beside.last_mut(),
+        list => Some(list),
+    }
 }
 
 #[cfg(test)]

@@ -131,6 +131,8 @@ pub(crate) struct WatchSettings {
     pub(crate) page: Option<PathBuf>,
     /// No other user can read the files.
     pub(crate) private: bool,
+    /// Each command is printed on stderr when it starts.
+    pub(crate) prints_commands: bool,
 }
 
 /// The pause before the next look at a terminal that takes nothing.
@@ -145,6 +147,7 @@ pub(crate) struct Watchers {
     events: Option<(EventWriter<QueuedFile>, QueuedFile, PathBuf)>,
     trace: Option<(TraceWriter<QueuedFile>, QueuedFile, PathBuf)>,
     page: Option<(PageModel, QueuedFile, PathBuf)>,
+    prints_commands: bool,
     added: u64,
 }
 
@@ -180,6 +183,7 @@ impl Watchers {
             trace: trace.map(|(file, path)| (TraceWriter::new(file.clone()), file, path)),
             page: page.map(|(file, path)| (PageModel::new(facts.clone()), file, path)),
             stderr,
+            prints_commands: settings.prints_commands,
             added: 0,
         };
         watchers.update(&Update::Began(&facts));
@@ -238,6 +242,9 @@ impl Watchers {
         match event {
             Event::Started { key, slot, command } => {
                 self.update(&Update::Started { key: *key, slot: *slot, text: command });
+                if self.prints_commands {
+                    self.print(|progress| progress.print_line(command));
+                }
             }
             Event::Ended { end, command, last_lines } => {
                 self.update(&Update::Ended { end, text: command, last_lines });
@@ -282,12 +289,17 @@ impl Watchers {
 
     /// Writes a message for people, above the bar; also if no progress is shown.
     pub(crate) fn message(&mut self, text: &str) {
+        self.print(|progress| progress.message(text));
+    }
+
+    /// Prints on stderr, also if no progress is shown.
+    fn print(&mut self, print: impl FnOnce(&mut Progress<QueuedFile>)) {
         match &self.progress {
-            Some(progress) => lock(progress).message(text),
+            Some(progress) => print(&mut lock(progress)),
             None => {
                 let none = Screen { columns: || 0, is_ansi: false, colors: false };
                 let stderr = self.stderr.clone();
-                Progress::new(stderr, ProgressKind::None, none, Instant::now()).message(text);
+                print(&mut Progress::new(stderr, ProgressKind::None, none, Instant::now()));
             }
         }
     }

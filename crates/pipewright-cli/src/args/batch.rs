@@ -1,5 +1,7 @@
 //! Options of `batch`, and of `jobs` and `worker`, which belong to it.
 
+mod input;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,6 +11,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use pipewright::Signal;
 use pipewright_batch::{Containing, HaltRule, JobserverMode, LoggedState, ProgressKind};
+
+pub(crate) use input::InputOptions;
 
 use super::headings;
 use super::run::ShowOutput;
@@ -47,35 +51,22 @@ after_long_help = concat!(
     "  pipewright batch --retries 2 -- ping -c1 {1}.{2} ::: db web ::: example.org example.net",
 ))]
 pub(crate) struct BatchOptions {
-    /// Read jobs from FILE (- for stdin, the default)
-    #[arg(short = 'a', long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::INPUT)]
-    pub(crate) from: Option<PathBuf>,
-
-    /// Separate jobs by NUL instead of a line end (find -print0)
-    #[arg(short = '0', long, conflicts_with_all = ["jsonl", "csv"], help_heading = headings::INPUT)]
-    pub(crate) null: bool,
-
-    /// Read each line as a JSON object that describes a job
-    #[arg(long, conflicts_with_all = ["csv", "shell"], help_heading = headings::INPUT)]
-    pub(crate) jsonl: bool,
-
-    /// Read CSV; the first row names the columns
-    #[arg(long, conflicts_with = "shell", help_heading = headings::INPUT)]
-    pub(crate) csv: bool,
-
-    /// Run each line with sh -c
-    #[arg(long, help_heading = headings::INPUT)]
-    pub(crate) shell: bool,
+    #[command(flatten)]
+    pub(crate) input: InputOptions,
 
     /// Print the commands, and run nothing
     #[arg(long, help_heading = headings::INPUT)]
     pub(crate) dry_run: bool,
 
+    /// Print each command on stderr when it starts
+    #[arg(short = 't', long, help_heading = headings::REPORTING)]
+    pub(crate) print_commands: bool,
+
     /// Run N jobs at once: a number, 150% of the processors, or +2 more than they are
     ///
     /// The default is the number of processors that this process may use.
-    #[arg(short, long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other,
-          help_heading = headings::RUNNING)]
+    #[arg(short, visible_short_alias = 'P', long, value_name = "N", allow_hyphen_values = true,
+          value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
     pub(crate) jobs: Option<JobCount>,
 
     /// Share job slots with make, ninja and cargo [default: join, or off with -j]

@@ -13,7 +13,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as ClapArgs, Command, Error, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use batch::{
-    BatchOptions, BatchProgressKind, EngineKind, JobsOptions, JobserverKind, WorkerOptions,
+    BatchOptions, BatchProgressKind, EngineKind, InputOptions, JobsOptions, JobserverKind,
+    WorkerOptions,
 };
 pub(crate) use bench::{BenchOptions, DiskOptions};
 pub(crate) use run::{

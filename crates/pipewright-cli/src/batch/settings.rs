@@ -30,7 +30,7 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         let kind = options.progress.map(BatchProgressKind::to_kind);
         batch = batch.progress(kind.unwrap_or_else(ProgressKind::for_stderr));
     }
-    batch = batch.private_reports(options.private);
+    batch = batch.private_reports(options.private).print_commands(options.print_commands);
     if let Some(path) = &options.events {
         batch = batch.events_to(path);
     }
@@ -163,7 +163,7 @@ fn description(options: &BatchOptions) -> String {
         return format!("--resume {}", options.words.join(" ".as_ref()).to_string_lossy());
     }
     let command = String::from_utf8_lossy(&shell_quoted(&options.words)).into_owned();
-    match &options.from {
+    match &options.input.from {
         Some(path) => format!("{command} < {}", path.display()),
         None => command,
     }

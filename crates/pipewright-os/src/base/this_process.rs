@@ -1,4 +1,5 @@
-//! This process as a whole: the dialogs that its failures open, and its variable `PWD`. And the version of Windows.
+//! This process as a whole: the dialogs that its failures open, its variable `PWD`, and the arguments that it can pass on. And
+//! the version of Windows.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -65,6 +66,31 @@ pub fn pwd_without_look(dir: &Path) -> Option<Shown> {
         }
     }
     Some(Shown::Path(shown))
+}
+
+/// Returns the most bytes that the arguments of a program may have which starts with the environment of this process, each
+/// with the byte that ends it.
+///
+/// # Platform
+/// Unix: `sysconf(_SC_ARG_MAX)` without the environment and 2 KiB, which POSIX leaves for changes to it. Windows: 30,000, of
+/// the 32,767 characters of a command line with its quotes.
+#[doc(alias = "ARG_MAX")]
+#[must_use]
+pub fn argument_bytes() -> usize {
+    #[cfg(windows)]
+    return 30_000;
+    #[cfg(unix)]
+    {
+        const HEADROOM: usize = 2048;
+        // The least that POSIX allows a system to have.
+        const LEAST: usize = 4096;
+        // SAFETY: no pointers.
+        let most = unsafe { libc::sysconf(libc::_SC_ARG_MAX) };
+        // Two more bytes a variable: the equals sign, and the end. Without a limit, all that can be counted.
+        let environment = std::env::vars_os().map(|(name, value)| name.len() + value.len() + 2);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        most.saturating_sub(environment.sum::<usize>() + HEADROOM).max(LEAST)
+    }
 }
 
 #[cfg(windows)]

@@ -60,6 +60,26 @@ impl Template {
         Template::parse_with_names(words, &Record::default())
     }
 
+    /// Parses the words of a command in which that text stands for the value, instead of `{}`: `-I` of `xargs`. The other
+    /// placeholders are as ever.
+    ///
+    /// ```
+    /// # use pipewright_batch::{Record, Template};
+    /// let template = std::sync::Arc::new(Template::parse_replacing(["mv", "%", "{}/%"], "%")?);
+    /// assert_eq!(template.job(1, Record::new("a"))?.argv(1)?, ["mv", "a", "{}/a"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There is no word, or a placeholder is wrong.
+    pub fn parse_replacing<I>(words: I, text: &str) -> Result<Template, TemplateError>
+    where
+        I: IntoIterator,
+        I::Item: Into<OsString>,
+    {
+        Template::parse_all(words, &Record::default(), Some(text.as_bytes()))
+    }
+
     /// Parses the words of a command whose columns have these names. A column with an empty name has none.
     ///
     /// # Errors
@@ -69,7 +89,21 @@ impl Template {
         I: IntoIterator,
         I::Item: Into<OsString>,
     {
-        let words = words.into_iter().map(|word| parse_word(word.into(), names));
+        Template::parse_all(words, names, None)
+    }
+
+    /// Parses words. `text` stands for the value instead of `{}`.
+    fn parse_all<I>(
+        words: I,
+        names: &Record,
+        text: Option<&[u8]>,
+    ) -> Result<Template, TemplateError>
+    where
+        I: IntoIterator,
+        I::Item: Into<OsString>,
+    {
+        let text = text.filter(|text| !text.is_empty() && *text != b"{}");
+        let words = words.into_iter().map(|word| parse_word(word.into(), names, text));
         let mut words = words.collect::<Result<Vec<Word>, TemplateError>>()?;
         if words.is_empty() {
             return Err(TemplateError::NoCommand);
@@ -79,6 +113,34 @@ impl Template {
         }
         let min_columns = words.iter().map(Word::min_columns).max().unwrap_or(0);
         Ok(Template { words, min_columns })
+    }
+
+    /// Repeats a word for each value of the record, if the value is a part of it: `pic{}.jpg` becomes `pic1.jpg pic2.jpg`, as with
+    /// `-X` of GNU parallel. Otherwise the values are joined by spaces there.
+    pub fn repeat_words(mut self) -> Template {
+        for word in &mut self.words {
+            if let Word::Parts(parts) = word {
+                if parts.iter().any(|part| matches!(part, Part::Value(Values::All, _))) {
+                    *word = Word::Repeated(std::mem::take(parts));
+                }
+            }
+        }
+        self
+    }
+
+    /// Returns the bytes of the words without any value, each with the byte that ends it.
+    pub(crate) fn fixed_bytes(&self) -> usize {
+        self.words.iter().map(Word::fixed_bytes).sum()
+    }
+
+    /// Returns the bytes that these columns add to the words. `before`: the columns before them.
+    pub(crate) fn value_bytes(&self, before: Option<&Record>, columns: &Record) -> usize {
+        let first = before.map_or(0, Record::column_count);
+        let of_column = |(index, value)| {
+            let words = self.words.iter();
+            words.map(|word| word.value_bytes(before, first + index, value)).sum::<usize>()
+        };
+        columns.columns().enumerate().map(of_column).sum()
     }
 
     /// Makes a template of these words, in which nothing is replaced.
@@ -116,8 +178,18 @@ impl Template {
     /// # Errors
     /// The record lacks a column, or a value cannot be an argument.
     pub fn job(self: &Arc<Self>, number: u64, record: Record) -> Result<Job, TemplateError> {
+        self.job_of(number, record, true)
+    }
+
+    /// Makes a job of a record. Not `is_whole`: columns that it lacks are empty.
+    pub(crate) fn job_of(
+        self: &Arc<Self>,
+        number: u64,
+        record: Record,
+        is_whole: bool,
+    ) -> Result<Job, TemplateError> {
         let count = record.column_count();
-        if count < self.min_columns {
+        if is_whole && count < self.min_columns {
             return Err(TemplateError::MissingColumn { column: self.min_columns, count });
         }
         if record.all_bytes().contains(&0) {
@@ -168,11 +240,38 @@ impl Template {
 
 // Finds the placeholders in a word.
 
-/// Parses a word. `names` are the names of the columns.
-fn parse_word(word: OsString, names: &Record) -> Result<Word, TemplateError> {
+/// Parses a word. `names` are the names of the columns; `text` stands for the value instead of `{}`.
+fn parse_word(word: OsString, names: &Record, text: Option<&[u8]>) -> Result<Word, TemplateError> {
     let mut parts = Vec::new();
     let mut literal = Vec::new();
     let mut rest = word.as_encoded_bytes();
+    let find = |text: &[u8], rest: &[u8]| rest.windows(text.len()).position(|it| it == text);
+    while let Some((text, at)) = text.and_then(|text| Some((text, find(text, rest)?))) {
+        let (before, after) = rest.split_at(at);
+        parse_part(before, names, false, &mut parts, &mut literal)?;
+        push_literal(&mut parts, &mut literal)?;
+        parts.push(Part::Value(Values::All, PathPart::Whole));
+        rest = after.get(text.len()..).unwrap_or_default();
+    }
+    parse_part(rest, names, text.is_none(), &mut parts, &mut literal)?;
+    if parts.is_empty() {
+        return Ok(Word::Literal(word));
+    }
+    push_literal(&mut parts, &mut literal)?;
+    Ok(match parts[..] {
+        [Part::Value(Values::All, path_part)] => Word::Values(path_part),
+        _ => Word::Parts(parts),
+    })
+}
+
+/// Parses a part of a word, and adds what it finds to the parts and to the literal after them.
+fn parse_part(
+    mut rest: &[u8],
+    names: &Record,
+    has_braces: bool,
+    parts: &mut Vec<Part>,
+    literal: &mut Vec<u8>,
+) -> Result<(), TemplateError> {
     while let Some(open) = rest.iter().position(|byte| *byte == b'{') {
         let (before, from_brace) = rest.split_at(open);
         literal.extend_from_slice(before);
@@ -188,23 +287,16 @@ fn parse_word(word: OsString, names: &Record) -> Result<Word, TemplateError> {
         };
         let (inside, after) = inside.split_at(end);
         rest = after.get(1..).unwrap_or_default();
-        match placeholder(inside, names)? {
+        match placeholder(inside, names)?.filter(|_| has_braces || !inside.is_empty()) {
             Some(part) => {
-                push_literal(&mut parts, &mut literal)?;
+                push_literal(parts, literal)?;
                 parts.push(part);
             }
             None => literal.extend([b"{", inside, b"}"].concat()),
         }
     }
-    if parts.is_empty() {
-        return Ok(Word::Literal(word));
-    }
     literal.extend_from_slice(rest);
-    push_literal(&mut parts, &mut literal)?;
-    Ok(match parts[..] {
-        [Part::Value(Values::All, path_part)] => Word::Values(path_part),
-        _ => Word::Parts(parts),
-    })
+    Ok(())
 }
 
 /// Moves what was collected to the parts.
@@ -297,6 +389,8 @@ pub(super) enum Word {
     Values(PathPart),
     /// One word of several parts.
     Parts(Vec<Part>),
+    /// Such a word for each column.
+    Repeated(Vec<Part>),
 }
 
 /// A part of a word.
@@ -336,7 +430,7 @@ pub(in crate::job) enum OwnedPiece {
 impl Word {
     /// Returns the number of columns that the word needs.
     pub(super) fn min_columns(&self) -> usize {
-        let Word::Parts(parts) = self else { return 0 };
+        let (Word::Parts(parts) | Word::Repeated(parts)) = self else { return 0 };
         let needed = parts.iter().map(|part| match part {
             Part::Value(Values::Column(index), _) => index.saturating_add(1),
             _ => 0,
@@ -361,11 +455,73 @@ impl Word {
                 parts.iter().for_each(|part| part.pieces(record, each));
                 each(Piece::EndOfWord);
             }
+            Word::Repeated(parts) => {
+                for value in record.columns() {
+                    for part in parts {
+                        match part {
+                            Part::Value(Values::All, path_part) => {
+                                each(Piece::Bytes(path_part.of(value)));
+                            }
+                            part => part.pieces(record, each),
+                        }
+                    }
+                    each(Piece::EndOfWord);
+                }
+            }
+        }
+    }
+
+    /// Returns the bytes without any value, with the byte that ends a word.
+    fn fixed_bytes(&self) -> usize {
+        match self {
+            Word::Literal(literal) => literal.len() + 1,
+            Word::Values(_) | Word::Repeated(_) => 0,
+            Word::Parts(parts) => parts.iter().map(Part::fixed_bytes).sum::<usize>() + 1,
+        }
+    }
+
+    /// Returns the bytes that a value adds, which is the column of that index. `before`: columns before it.
+    fn value_bytes(&self, before: Option<&Record>, index: usize, value: &[u8]) -> usize {
+        match self {
+            Word::Literal(_) => 0,
+            Word::Values(path_part) => path_part.of(value).len() + 1,
+            Word::Parts(parts) => {
+                // With the space between two values.
+                let bytes = |part: &Part| match part {
+                    Part::Value(Values::All, path_part) => path_part.of(value).len() + 1,
+                    Part::Value(Values::Column(column), path_part) if *column == index => {
+                        path_part.of(value).len()
+                    }
+                    _ => 0,
+                };
+                parts.iter().map(bytes).sum()
+            }
+            Word::Repeated(parts) => {
+                let bytes = |part: &Part| match part {
+                    Part::Value(Values::All, path_part) => path_part.of(value).len(),
+                    Part::Value(Values::Column(column), path_part) => {
+                        let found = before.and_then(|before| before.column(*column));
+                        path_part.of(found.unwrap_or(value)).len()
+                    }
+                    part => part.fixed_bytes(),
+                };
+                parts.iter().map(bytes).sum::<usize>() + 1
+            }
         }
     }
 }
 
 impl Part {
+    fn fixed_bytes(&self) -> usize {
+        match self {
+            Part::Literal(bytes) => bytes.len(),
+            Part::Value(..) => 0,
+            // The most digits of a number, and of a slot.
+            Part::Number => 20,
+            Part::Slot => 10,
+        }
+    }
+
     fn pieces(&self, record: &Record, each: &mut dyn FnMut(Piece<'_>)) {
         match self {
             Part::Literal(bytes) => each(Piece::Bytes(bytes)),

@@ -162,6 +162,22 @@ fn columns_are_replaced_by_name() {
 }
 
 #[test]
+fn another_text_can_stand_for_the_value() {
+    for (text, words, result) in [
+        ("%", &["mv", "%", "{}/%x%", "{.}", "{#}"][..], &["mv", "a.b", "{}/a.bxa.b", "a", "7"][..]),
+        ("@@", &["@@@", "@"], &["a.b@", "@"]),
+        ("{}", &["{}"], &["a.b"]),
+        ("{x", &["{x}", "{}"], &["a.b}", "{}"]),
+        // Without the text, the value is appended.
+        ("%", &["echo", "{}"], &["echo", "{}", "a.b"]),
+    ] {
+        let template = Arc::new(Template::parse_replacing(words, text).unwrap());
+        let job = template.job(7, record(&["a.b"])).unwrap();
+        assert_eq!(job.argv(1).unwrap(), result, "{text} {words:?}");
+    }
+}
+
+#[test]
 fn a_wrong_placeholder_is_refused() {
     // GNU parallel takes a missing column for an empty value, and leaves an unknown name.
     for (words, names, values, message) in [

@@ -2,6 +2,7 @@
 
 mod commands;
 mod lines;
+mod packing;
 mod product;
 mod speed;
 

@@ -78,10 +78,38 @@ fn words_are_split_into_command_and_lists() {
     let file = |path: &str| ListWords::File(path.into());
     assert_eq!(lists, [values(&["a", "b"]), file("f"), file("g"), values(&[]), values(&["x"])]);
     assert_eq!(split("cmd a").unwrap(), (vec!["cmd".into(), "a".into()], vec![]));
+    let beside = |lists: &[ListWords]| ListWords::SideBySide(lists.to_vec());
+    let (_, lists) = split("cmd ::: a b :::+ c d ::::+ f g ::: x").unwrap();
+    let first = [values(&["a", "b"]), values(&["c", "d"]), file("f"), file("g")];
+    assert_eq!(lists, [beside(&first), values(&["x"])]);
     for word in [":::+", "::::+"] {
-        let error = split(&format!("cmd ::: a {word} b")).unwrap_err();
-        assert_eq!(error.to_string(), format!("in the arguments: \"{word}\" is not supported"));
+        let error = split(&format!("cmd {word} b")).unwrap_err();
+        assert_eq!(error.to_string(), format!("in the arguments: no list before \"{word}\""));
     }
+}
+
+#[test]
+fn lists_side_by_side_end_with_the_shortest_and_are_combined_with_others() {
+    let beside = |lists: Vec<List>| List::SideBySide(lists);
+    let first = || beside(vec![values(&["a", "b", "c"]), values(&["1", "2"])]);
+    assert_eq!(products(&["echo"], vec![first()]), ["echo a 1", "echo b 2"]);
+    let expected = ["echo a 1 X", "echo a 1 Y", "echo b 2 X", "echo b 2 Y"];
+    assert_eq!(products(&["echo"], vec![first(), values(&["X", "Y"])]), expected);
+    let expected = ["echo X a 1", "echo X b 2", "echo Y a 1", "echo Y b 2"];
+    assert_eq!(products(&["echo"], vec![values(&["X", "Y"]), first()]), expected);
+}
+
+#[test]
+fn linked_lists_begin_again_until_the_longest_has_ended() {
+    let linked = |lists: Vec<List>| {
+        let jobs = Records::linked(lists).fill(template(&["echo"]));
+        words_of(jobs).into_iter().map(|words| words.join(" ")).collect::<Vec<_>>()
+    };
+    let lists = vec![values(&["a", "b", "c"]), values(&["1", "2"]), List::Lines(source("x\n"))];
+    assert_eq!(linked(lists), ["echo a 1 x", "echo b 2 x", "echo c 1 x"]);
+    let lists = vec![values(&["a"]), List::Lines(source("1\n2\n"))];
+    assert_eq!(linked(lists), ["echo a 1", "echo a 2"]);
+    assert_eq!(linked(vec![values(&["a"]), values(&[])]), [""; 0]);
 }
 
 #[test]

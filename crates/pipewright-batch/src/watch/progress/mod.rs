@@ -182,11 +182,16 @@ impl<W: Write> Progress<W> {
 
     /// Writes a line for people, above the bar.
     pub(crate) fn message(&mut self, text: &str) {
+        self.print_line(&format!("pipewright: {text}"));
+    }
+
+    /// Prints a line above the bar, without control characters.
+    pub(crate) fn print_line(&mut self, text: &str) {
         const MOST_COLUMNS: usize = 1000;
         self.hide();
         self.start_line();
         // One write, which is whole.
-        let text = format!("pipewright: {}\n", line(text, MOST_COLUMNS));
+        let text = format!("{}\n", line(text, MOST_COLUMNS));
         let _ = self.writer.write_all(text.as_bytes());
     }
 

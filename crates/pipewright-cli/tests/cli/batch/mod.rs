@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `input.rs` | the jobs of every kind of input, their identity, exit codes, and bad input |
+//! | `packing.rs` | values as `xargs` and GNU parallel take them: several in a job, columns, lists side by side |
 //! | `output.rs` | the output of jobs: tags, folders, limits, whole, and kept when a batch died |
 //! | `log.rs` | logs, batches that are resumed, and one runner for one log |
 //! | `signals.rs` | signals to a batch and its terminal; batches that always end |
@@ -23,6 +24,7 @@ mod memory;
 #[cfg(target_os = "linux")]
 mod never_answers;
 mod output;
+mod packing;
 mod signals;
 
 use std::io::Write as _;
