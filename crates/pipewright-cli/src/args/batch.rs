@@ -275,7 +275,7 @@ pub(crate) struct BatchOptions {
 pub(crate) enum BatchProgressKind {
     /// A bar that is drawn again and again
     Bar,
-    /// A line every 10 seconds, and at each tenth
+    /// Nothing for 5 seconds, then a line at each tenth and every 30 seconds
     Plain,
     /// No progress, only messages
     None,

@@ -21,8 +21,11 @@ const REDRAW: Duration = Duration::from_millis(100);
 /// The time after which the bar is drawn again for its times alone.
 const IDLE_REDRAW: Duration = Duration::from_secs(1);
 
-/// The longest time between two lines in a log, while something happens.
-const LINE_PAUSE: Duration = Duration::from_secs(10);
+/// The time without lines in a log at the start: a batch that is over by then needs none.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// The longest time between two lines in a log, also if nothing happens.
+const LINE_PAUSE: Duration = Duration::from_secs(30);
 
 /// A percentage at which a log gets a line.
 const STEP_PERCENT: u64 = 10;
@@ -36,7 +39,7 @@ const USUAL_COLUMNS: usize = 80;
 pub enum ProgressKind {
     /// A bar, drawn again and again.
     Bar,
-    /// A line at most every 10 seconds, and at each tenth.
+    /// After 5 seconds, a line at each tenth and every 30 seconds.
     Plain,
     /// Nothing but messages.
     None,
@@ -79,6 +82,8 @@ pub(crate) struct Progress<W> {
     output: Output,
     is_changed: bool,
     drawn: Option<Instant>,
+    /// The end of the time without lines in a log.
+    silent_until: Option<Instant>,
     /// The step of the last line in a log.
     step: u64,
 }
@@ -103,6 +108,7 @@ impl<W: Write> Progress<W> {
             output: Output::default(),
             is_changed: true,
             drawn: None,
+            silent_until: now.checked_add(SILENCE),
             step: 0,
         }
     }
@@ -149,18 +155,17 @@ impl<W: Write> Progress<W> {
     }
 
     fn tick_plain(&mut self, now: Instant) -> Option<Instant> {
+        let silent_until = self.silent_until.filter(|until| now < *until);
         let step = self.counts.percent().unwrap_or(0) / STEP_PERCENT;
-        let last = *self.drawn.get_or_insert(now);
-        let is_late = self.is_changed && now.duration_since(last) >= LINE_PAUSE;
-        if step > self.step || is_late {
+        let is_late = self.drawn.is_none_or(|last| now.duration_since(last) >= LINE_PAUSE);
+        if silent_until.is_none() && (step > self.step || is_late) {
             self.step = step;
             self.drawn = Some(now);
-            self.is_changed = false;
             let text = plain_line(&self.counts, now);
             // Ignored, as for all output here.
             let _ = self.writer.write_all(format!("{text}\n").as_bytes());
         }
-        self.drawn.and_then(|drawn| drawn.checked_add(LINE_PAUSE))
+        silent_until.or_else(|| self.drawn?.checked_add(LINE_PAUSE))
     }
 
     /// Erases the bar, before something else is written to the same terminal. [`tick`](Self::tick) draws it again.
