@@ -217,6 +217,27 @@ fn too_many_open_files_is_a_limit() {
     assert_eq!(count::handles(), before, "and nothing is left of the attempt");
 }
 
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn the_first_start_needs_one_descriptor_although_it_would_use_three() {
+    if is_forced_off("vfork") || (is_forced_off("pidfd") && is_forced_off("close_range")) {
+        // The report is needed, or the child needs a descriptor to find those that it closes.
+        return;
+    }
+    let old = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let set_limit = |soft: u64| {
+        let new = rustix::process::Rlimit { current: Some(soft), maximum: old.maximum };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, new).unwrap();
+    };
+    // The limit is on numbers. The two that are free are enough for a report that only some emulators need.
+    let free: Vec<_> = (0..2).map(|_| pipewright::null().unwrap()).collect();
+    set_limit(free.iter().map(|it| it.number() as u64).max().unwrap() + 1);
+    drop(free);
+    let status = Command::new(TRUE).own_group().status();
+    set_limit(old.current.unwrap());
+    assert!(status.unwrap().success());
+}
+
 #[isolated_test]
 fn too_many_processes_is_a_limit() {
     if is_root() {

@@ -465,8 +465,8 @@ pub(super) fn cannot_contain(error: io::Error) -> SpawnError {
 /// # Errors
 /// `EMFILE`: a number that they need may be above `RLIMIT_NOFILE`.
 pub(super) fn check_handle_limit() -> io::Result<()> {
-    // The handles are moved above all target numbers; at worst all of them are there already.
-    const NUMBERS: u64 = (HANDLES + 2 * (HANDLES + 1)) as u64;
+    // The target numbers, those above them to which the handles and the image are moved, and one to list the open ones.
+    const NUMBERS: u64 = (HANDLES + (HANDLES + 1) + 1) as u64;
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < NUMBERS => Err(io::Error::from_raw_os_error(libc::EMFILE)),
         _ => Ok(()),

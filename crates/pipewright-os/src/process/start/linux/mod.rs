@@ -135,15 +135,19 @@ fn start_uncontained(setup: &ChildSetup<'_>) -> Result<ChildHandle, SpawnError> 
 fn start_on_this_thread(setup: &ChildSetup<'_>) -> Result<ChildHandle, SpawnError> {
     let create_error = |error| SpawnError::new(Step::Create, error);
     let _dumpable = setup.changes_identity().then(DumpableGuard::new);
-    let hooks = setup.options.pre_exec.lock();
-    let pipe = ErrorPipe::new(setup, hooks.is_some());
+    let mut hooks = setup.options.pre_exec.lock();
+    let mut pipe = ErrorPipe::new(setup, hooks.is_some());
     // A system that gives the child a copy of the memory may do anything with the handles.
     let shares_handles = setup.may_share_handles.load(Relaxed) && matches!(pipe, ErrorPipe::None);
     setup.shares_handles.store(shares_handles, Relaxed);
-    let created = match hooks {
+    let mut create = || match &mut hooks {
         None => Stack::take().and_then(|stack| clone::create(setup, &stack)),
-        Some(mut hooks) => (hooks.fork)(setup, &mut hooks.closures).map(|pid| (pid, None)),
+        Some(hooks) => (hooks.fork)(setup, &mut hooks.closures).map(|pid| (pid, None)),
     };
+    let mut created = create();
+    if created.as_ref().is_err_and(|error| pipe.gives_way(setup, error)) {
+        created = create();
+    }
     let (pid, pidfd) = created.map_err(create_error)?;
     // Without one, the child is known by its number.
     let pidfd = pidfd.or_else(|| open_pidfd(pid).ok().flatten());
@@ -343,6 +347,18 @@ impl ErrorPipe {
                 ErrorPipe::Ends(read, write)
             }
             Err(error) => ErrorPipe::Failed(error),
+        }
+    }
+
+    /// Gives its handles up if the start has found none: it is needed only where memory is not shared. Returns true if it has.
+    fn gives_way(&mut self, setup: &ChildSetup<'_>, error: &io::Error) -> bool {
+        match (&self, Errno::from_io_error(error)) {
+            (ErrorPipe::Ends(..), Some(errno @ (Errno::MFILE | Errno::NFILE))) => {
+                setup.report_to.store(-1, Ordering::Relaxed);
+                *self = ErrorPipe::Failed(errno);
+                true
+            }
+            _ => false,
         }
     }
 

@@ -103,9 +103,15 @@ pub(super) fn exec_image<const N: usize>(
     handles: &mut [RawFd; N],
     arguments: [&CStr; 9],
 ) -> i32 {
+    // Above all target numbers, and closed by the exec. One that is there already takes no other number.
     let move_above_targets = |fd: RawFd| {
-        // Move it above all target numbers, as a copy that the exec closes.
-        syscall(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, N, 0, 0, 0])
+        let change = |command: libc::c_int, argument: usize| {
+            syscall(libc::SYS_fcntl, [fd as usize, command as usize, argument, 0, 0, 0])
+        };
+        if fd as usize >= N {
+            return change(libc::F_SETFD, libc::FD_CLOEXEC as usize).map(|_| fd);
+        }
+        change(libc::F_DUPFD_CLOEXEC, N).map(|copy| copy as RawFd)
     };
     let image = match move_above_targets(image) {
         Ok(image) => image,
@@ -113,13 +119,13 @@ pub(super) fn exec_image<const N: usize>(
     };
     for handle in handles.iter_mut().filter(|handle| **handle >= 0) {
         match move_above_targets(*handle) {
-            Ok(copy) => *handle = copy as RawFd,
+            Ok(moved) => *handle = moved,
             Err(errno) => return errno,
         }
     }
-    // The copies are close-on-exec. A handle that the host has opened without that flag is closed here.
-    let copies = handles.iter().copied().filter(|fd| *fd >= 0).chain([image as RawFd]);
-    if let Err(errno) = close_from(N as RawFd, copies) {
+    // A handle that the host has opened without the flag is closed here.
+    let moved = handles.iter().copied().filter(|fd| *fd >= 0).chain([image]);
+    if let Err(errno) = close_from(N as RawFd, moved) {
         return errno;
     }
     for (number, fd) in handles.iter().enumerate() {
@@ -137,8 +143,10 @@ pub(super) fn exec_image<const N: usize>(
     let envp: [*const c_char; 1] = [ptr::null()];
     let (argv, envp) = (argv.as_ptr() as usize, envp.as_ptr() as usize);
     let empty = c"".as_ptr() as usize;
-    let done =
-        syscall(libc::SYS_execveat, [image, empty, argv, envp, libc::AT_EMPTY_PATH as usize, 0]);
+    let done = syscall(
+        libc::SYS_execveat,
+        [image as usize, empty, argv, envp, libc::AT_EMPTY_PATH as usize, 0],
+    );
     done.err().unwrap_or(libc::EIO)
 }
 
