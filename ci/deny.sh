@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checks what the dependencies are, by the rules of deny.toml: their licences and sources, in each of the four lock files. With
-# cargo-deny (`cargo install --locked cargo-deny`), which knows all of the rules, it does so for the workspaces; `ci/deny.sh
-# advisories` asks the database of known faults too, which is on the network. Exits with 77 if that is asked for and cargo-deny is missing.
+# Checks what the dependencies are, by the rules of deny.toml: their licences and sources, in each of the four lock
+# files. With cargo-deny (`cargo install --locked cargo-deny`), which knows all of the rules, it does so for the
+# workspaces; `ci/deny.sh advisories` asks the database of known faults too, which is on the network. Exits with 77 if
+# that is asked for and cargo-deny is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh
@@ -21,7 +22,8 @@ fi
 
 command -v python3 > /dev/null || skip program:python3 "reads the lock files"
 python3 -c 'import tomllib' 2> /dev/null || skip version:python3:3.11 "reads the lock files"
-# The benchmarks and the fuzz targets are given to nobody: only the sources of what they compile count, which the lock files name.
+# The benchmarks and the fuzz targets are given to nobody: only the sources of what they compile count, which the lock
+# files name.
 for workspace in . python; do
     cargo metadata --locked --format-version 1 --all-features --manifest-path "$workspace/Cargo.toml"
 done | python3 -c '

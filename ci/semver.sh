@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Compares the API of the libraries with that of the last release, by cargo-semver-checks: what breaks it needs a new minor version.
-# Exits with 77 if there is no release yet, or no cargo-semver-checks (`cargo install --locked cargo-semver-checks`).
+# Compares the API of the libraries with that of the last release, by cargo-semver-checks: what breaks it needs a new
+# minor version. Exits with 77 if there is no release yet, or no cargo-semver-checks (`cargo install --locked
+# cargo-semver-checks`).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh

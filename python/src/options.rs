@@ -1,4 +1,5 @@
-//! A command from a dictionary of options, which `_options.py` has checked; values of options: limits, signals, streams.
+//! A command from a dictionary of options, which `_options.py` has checked; values of options: limits, signals,
+//! streams.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;

@@ -387,8 +387,8 @@ impl Run {
     }
 }
 
-// Large outputs. They grow in a `BytesIO` while the command runs, whose memory becomes the result: a copy of all at the end
-// would take as long as reading.
+// Large outputs. They grow in a `BytesIO` while the command runs, whose memory becomes the result: a copy of all at the
+// end would take as long as reading.
 
 /// The number of bytes from which an output is large.
 pub(crate) const LARGE_BYTES: usize = 1 << 20;

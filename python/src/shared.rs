@@ -1,8 +1,8 @@
-//! State between threads, waits and forks: locks that never hold up the GIL, waits without it that see signals, and objects
-//! that act only in the process that made them.
+//! State between threads, waits and forks: locks that never hold up the GIL, waits without it that see signals, and
+//! objects that act only in the process that made them.
 //!
-//! A thread that is attached to the interpreter detaches while it waits for a lock: another one may hold the lock for as long
-//! as it waits for a child, and all threads of Python would stand still.
+//! A thread that is attached to the interpreter detaches while it waits for a lock: another one may hold the lock for
+//! as long as it waits for a child, and all threads of Python would stand still.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 /// Parses a duration: numbers with units, such as `200ms`, `1.5s`, `1h30m` or `1h 30m`; a single number is seconds.
 ///
-/// The units are `ns`, `us`, `ms`, `s`, `m`, `h`, `d` and `w`, or their usual longer names. A number may have a fraction and an
-/// exponent, as for `timeout` of coreutils. What is not zero is at least a nanosecond, because zero often means no limit.
+/// The units are `ns`, `us`, `ms`, `s`, `m`, `h`, `d` and `w`, or their usual longer names. A number may have a
+/// fraction and an exponent, as for `timeout` of coreutils. What is not zero is at least a nanosecond, because zero
+/// often means no limit.
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,8 +58,8 @@ fn unit_seconds(unit: &str, is_alone: bool) -> Option<f64> {
     })
 }
 
-/// Parses a size in bytes: a number with `k`, `M`, `G` or `T` (also `KiB` ...: by 1024), or `kB`, `MB`, `GB`, `TB` (by 1000), in
-/// any case.
+/// Parses a size in bytes: a number with `k`, `M`, `G` or `T` (also `KiB` ...: by 1024), or `kB`, `MB`, `GB`, `TB` (by
+/// 1000), in any case.
 ///
 /// ```
 /// use pipewright_batch::{UnitError, parse_size};
@@ -121,8 +122,8 @@ impl fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-/// Splits a number from the text behind it: digits with a point, and an exponent as in `2.34e5`. Signs, infinities and NaN
-/// are no numbers here.
+/// Splits a number from the text behind it: digits with a point, and an exponent as in `2.34e5`. Signs, infinities and
+/// NaN are no numbers here.
 fn split_number(text: &str) -> Option<(f64, &str)> {
     let digits =
         |from: &str| from.len() - from.trim_start_matches(|c: char| c.is_ascii_digit()).len();

@@ -378,7 +378,8 @@ impl fmt::Display for OutputQueryError {
             OutputQueryError::Ambiguous(job) => {
                 write!(
                     f,
-                    "several jobs of the log have the number or name {}, or an identity that begins so: name one by the digits of its identity",
+                    "several jobs of the log have the number or name {}, or an identity that begins so: name one by \
+                     the digits of its identity",
                     OneLine(job)
                 )
             }

@@ -1,9 +1,10 @@
 //! The words of a batch, each fact once: the log, the wire, events, reports, the page and Python read these.
 //!
-//! The names are those of the log (docs/batch-log.md) and of the events (docs/batch.md). They are frozen: a log of an older version is
-//! read with them. A new word is a new variant, and a new version of the log.
+//! The names are those of the log (docs/batch-log.md) and of the events (docs/batch.md). They are frozen: a log of an
+//! older version is read with them. A new word is a new variant, and a new version of the log.
 //!
-//! - [`AttemptEnd`] and [`AttemptOutcome`]: how an attempt has ended; [`Failure`], the class of an end that is no success.
+//! - [`AttemptEnd`] and [`AttemptOutcome`]: how an attempt has ended; [`Failure`], the class of an end that is no
+//!   success.
 //! - [`RetryOn`]: the failures after which an attempt follows.
 //! - [`JobOutcome`]: how a job has ended. What else is known of the end stands beside the word, never in it.
 //! - [`Event`] and [`Halt`]: what a running batch tells.
@@ -128,8 +129,9 @@ pub enum AttemptOutcome {
 }
 
 impl AttemptOutcome {
-    /// Returns true if the command may have ended so because somebody else than the batch has told it to: a signal killed it, or
-    /// it exited with another code than 0. An engine that takes a node away sends SIGTERM to the jobs there, too.
+    /// Returns true if the command may have ended so because somebody else than the batch has told it to: a signal
+    /// killed it, or it exited with another code than 0. An engine that takes a node away sends SIGTERM to the jobs
+    /// there, too.
     #[must_use]
     pub fn may_be_told_to_end(&self) -> bool {
         matches!(self, AttemptOutcome::Signaled(_))
@@ -332,8 +334,8 @@ impl RetryOn {
         ("lost", RetryOn::Lost),
     ];
 
-    /// The failures that are retried without a choice: all but a command that cannot be started, since it cannot be started
-    /// a second later either.
+    /// The failures that are retried without a choice: all but a command that cannot be started, since it cannot be
+    /// started a second later either.
     pub const USUAL: [RetryOn; 6] = [
         RetryOn::AnyCode,
         RetryOn::Timeout,
@@ -429,7 +431,8 @@ pub enum Event {
         outcome: JobOutcome,
         /// One line that says more than the word, if there is more to say.
         reason: Option<String>,
-        /// It ended so in an earlier run, according to the log, and counts as done. A job that is `Unknown` still needs attention.
+        /// It ended so in an earlier run, according to the log, and counts as done. A job that is `Unknown` still needs
+        /// attention.
         before: bool,
     },
     /// All jobs have been read.

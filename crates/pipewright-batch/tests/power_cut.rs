@@ -1,5 +1,5 @@
-//! Power cuts while a batch writes its log, on a disk of the device mapper. `ci/kernels.sh power-cut` runs this in a machine
-//! with spare disks.
+//! Power cuts while a batch writes its log, on a disk of the device mapper. `ci/kernels.sh power-cut` runs this in a
+//! machine with spare disks.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -73,8 +73,9 @@ fn output_of(job: u64) -> String {
     format!("the output of job {job}\n").repeat(100)
 }
 
-/// A mark follows the start of each job, and so its intent. For a cut at any place the disk is made again: everything until
-/// the last flush before it, and any part of what came after. The log has to open, and to know each job that was started.
+/// A mark follows the start of each job, and so its intent. For a cut at any place the disk is made again: everything
+/// until the last flush before it, and any part of what came after. The log has to open, and to know each job that was
+/// started.
 #[isolated_test(limit = pace::seconds(300))]
 fn no_started_job_is_forgotten_after_a_power_cut() {
     let [disk, log_disk] = match spare_disks() {
@@ -115,13 +116,15 @@ fn no_started_job_is_forgotten_after_a_power_cut() {
     });
     assert!(checked > 0 && interrupted > 0, "no cut was in the middle");
     skip::counted(&format!(
-        "{} writes, {checked} started jobs were known after 61 cuts that lost {} writes, {interrupted} of all were interrupted",
+        "{} writes, {checked} started jobs were known after 61 cuts that lost {} writes, {interrupted} of all were \
+         interrupted",
         writes.writes.len(),
         lost.unwrap(),
     ));
 }
 
-/// Each job writes to a folder on the same disk. After a cut at any place, a job that the log has as ok has all of its output.
+/// Each job writes to a folder on the same disk. After a cut at any place, a job that the log has as ok has all of its
+/// output.
 #[isolated_test(limit = pace::seconds(300))]
 fn the_output_of_a_recorded_success_survives_a_power_cut() {
     let [disk, log_disk] = match spare_disks() {

@@ -130,14 +130,14 @@ impl Batch {
         self
     }
 
-    /// Sets how much of that resource there is. Jobs that take of it ([`Job::resource`]) run at once only as far as
-    /// there are enough.
+    /// Sets how much of that resource there is. Jobs that use it ([`Job::resource`]) run at the same time only
+    /// while there is enough of it.
     pub fn resource(mut self, name: impl Into<String>, count: u32) -> Batch {
         self.resources.insert(name.into(), count);
         self
     }
 
-    /// Sets the number of times that a failed job is run again, for jobs that state none.
+    /// Sets the number of times that a failed job is run again, for jobs that name none.
     pub fn retries(mut self, retries: u32) -> Batch {
         self.retries = retries;
         self
@@ -156,13 +156,13 @@ impl Batch {
         self
     }
 
-    /// Sets the rule for jobs that state none: an interrupted job is not run again by itself.
+    /// Sets the rule for jobs without one of their own: an interrupted job is not run again by itself.
     pub fn once(mut self, once: bool) -> Batch {
         self.once = once;
         self
     }
 
-    /// Sets the time after which a job is stopped, for jobs that state none.
+    /// Sets the time after which a job is stopped, for jobs that name none.
     pub fn timeout(mut self, timeout: Duration) -> Batch {
         self.timeout = Some(timeout);
         self
@@ -218,8 +218,8 @@ impl Batch {
         self
     }
 
-    /// Sets the number of nodes that a job may lose: the last one of so many is a failure of the job. Before that it is
-    /// started again elsewhere, which counts as no retry. The default is 2; 0 counts as 1.
+    /// Sets the number of nodes that a job may lose: with the last one the job fails. Before that it is started again
+    /// elsewhere, which counts as no retry. The default is 2; 0 counts as 1.
     pub fn max_lost(mut self, count: u32) -> Batch {
         self.max_lost = count;
         self
@@ -270,9 +270,9 @@ impl Batch {
 
     /// Runs all jobs, and returns the counts.
     ///
-    /// `jobs` is an iterator of [`Job`], or one of `Result<Job, InputError>` such as [`Jobs`](crate::Jobs). It is read by a
-    /// thread of its own, little ahead of the jobs that run. The first error ends the input: the running jobs end, and
-    /// the summary has the error.
+    /// `jobs` is an iterator of [`Job`], or one of `Result<Job, InputError>` such as [`Jobs`](crate::Jobs). It is read
+    /// by a thread of its own, little ahead of the jobs that run. The first error ends the input: the running jobs end,
+    /// and the summary has the error.
     ///
     /// # Errors
     /// No more threads or handles are available, or the batch has lost its executor.
@@ -351,7 +351,7 @@ impl Batch {
         }
     }
 
-    /// Returns the number of slots that there are before any node has come.
+    /// Returns the number of slots before any node has joined.
     fn known_slots(&self) -> u32 {
         if self.nodes.is_some() { 0 } else { self.slots.get() }
     }

@@ -146,8 +146,8 @@ impl Batch {
 // The memory of jobs: for all together, and from the log of an earlier run.
 
 impl Batch {
-    /// Sets the memory for all jobs together, as far as they state [`mem_bytes`](crate::Job::mem_bytes) or it is
-    /// [learned](Self::learn).
+    /// Sets the memory for all jobs together that name their needs ([`mem_bytes`](crate::Job::mem_bytes)), or whose
+    /// needs are [learned](Self::learn).
     pub fn memory_bytes(mut self, bytes: u64) -> Batch {
         self.memory_bytes = Some(bytes);
         self

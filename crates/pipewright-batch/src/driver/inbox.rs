@@ -135,7 +135,8 @@ impl Inbox {
         (state.waiting, state.wants_input) = (Waiting::No, false);
     }
 
-    /// Returns true if the driver may wait in its executor, which an arrival then wakes. Call [`Self::leave_executor`] afterwards.
+    /// Returns true if the driver may wait in its executor, which an arrival then wakes. Call [`Self::leave_executor`]
+    /// afterwards.
     pub(super) fn enter_executor(&self, wants_input: bool) -> bool {
         let mut state = self.state();
         let may_wait = !has_arrived(&state, wants_input);
@@ -187,8 +188,8 @@ impl fmt::Debug for Inbox {
 
 // The thread that reads the input, so that a slow one holds up nothing.
 
-/// Starts the thread. It ends with the input, with the first error, or when the driver is gone and an entry arrives: a read
-/// that waits for a terminal or a pipe cannot be ended from outside.
+/// Starts the thread. It ends with the input, with the first error, or when the driver is gone and an entry arrives: a
+/// read that waits for a terminal or a pipe cannot be ended from outside.
 pub(super) fn start_reader<I>(inbox: Arc<Inbox>, jobs: I) -> io::Result<()>
 where
     I: Iterator<Item = Result<Job, InputError>> + Send + 'static,

@@ -127,7 +127,8 @@ impl Log {
         })
     }
 
-    /// Notes the end of the input: the jobs that wait, and those of the log that it does not have. Returns the number of those.
+    /// Notes the end of the input: the jobs that wait, and those of the log that it does not have. Returns the number
+    /// of those.
     pub(super) fn input_ended<'a>(
         &mut self,
         jobs: u64,
@@ -154,8 +155,8 @@ impl Log {
         }
     }
 
-    /// Notes an attempt that is about to start. Without a slot, the attempt waits until this is durable: returns true if a
-    /// report of that follows.
+    /// Notes an attempt that is about to start. Without a slot, the attempt waits until this is durable: returns true
+    /// if a report of that follows.
     pub(super) fn intend(
         &mut self,
         number: JobNumber,

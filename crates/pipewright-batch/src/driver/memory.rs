@@ -1,8 +1,8 @@
 //! The memory of the machine: how much the jobs may reserve, and when none is left.
 //!
-//! It is watched from the first job on that states its memory. The memory that was free while no job ran is what all jobs
-//! together may reserve, unless the batch has a limit of its own. When little of it is left, no job starts; when next to
-//! nothing is left and processes wait for memory, the job that was started last is stopped and queued again.
+//! It is watched from the first job on that states its memory. The memory that was free while no job ran is what all
+//! jobs together may reserve, unless the batch has a limit of its own. When little of it is left, no job starts; when
+//! next to nothing is left and processes wait for memory, the job that was started last is stopped and queued again.
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,8 @@ impl<E: Executor> Driver<E> {
     }
 }
 
-/// Returns the pressure. `stalled` is the part of the last interval in which a process waited for memory, if it is known.
+/// Returns the pressure. `stalled` is the part of the last interval in which a process waited for memory, if it is
+/// known.
 fn pressure(free_at_rest: u64, free: u64, stalled: Option<f64>) -> Pressure {
     const SHORT: u64 = 8;
     const OUT: u64 = 16;

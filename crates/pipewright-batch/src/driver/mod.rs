@@ -1,7 +1,7 @@
 //! The driver: connects the input, the scheduler, the log, the executor and the output.
 //!
-//! One thread calls [`Driver::next_event_until`], which does all the work. It waits in the executor while something runs, and
-//! in the inbox otherwise.
+//! One thread calls [`Driver::next_event_until`], which does all the work. It waits in the executor while something
+//! runs, and in the inbox otherwise.
 //!
 //! | file | contents |
 //! |---|---|
@@ -113,8 +113,8 @@ impl<E: Executor> Driver<E> {
     /// Starts a batch: a thread begins to read its input. `streams` are stdout and stderr, for the output of jobs.
     ///
     /// # Errors
-    /// No more threads or handles are available, the log cannot be used, the output directory cannot be made, a process of
-    /// an earlier run cannot be ended, or a jobserver cannot be created.
+    /// No more threads or handles are available, the log cannot be used, the output directory cannot be made, a process
+    /// of an earlier run cannot be ended, or a jobserver cannot be created.
     pub(crate) fn start<I>(
         config: Config,
         mut executor: E,
@@ -293,8 +293,8 @@ impl<E: Executor> Driver<E> {
         }
     }
 
-    /// Prints what there is, and writes that the run has lost its executor. What ran may run on for a while, so the log has it as
-    /// running: a resumed batch waits for its end.
+    /// Prints what there is, and writes that the run has lost its executor. What ran may run on for a while, so the log
+    /// has it as running: a resumed batch waits for its end.
     pub(crate) fn abandon(&mut self) {
         self.stop_requested = true;
         // Ignored: the error of the executor is told.
@@ -427,13 +427,13 @@ mod tests;
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) scheduler: scheduler::Config,
-    /// Attempts after the first one, for jobs that state none.
+    /// Attempts after the first one, for jobs that name none.
     pub(crate) retries: u32,
     /// The failures that are retried.
     pub(crate) retry_on: Vec<RetryOn>,
     /// The memory to reserve for jobs that name none, learned from earlier runs.
     pub(crate) learned_memory: Arc<HashMap<JobId, u64>>,
-    /// The rule for jobs that state none: run at most once.
+    /// The rule for jobs without one of their own: run at most once.
     pub(crate) once: bool,
     /// The timeout of a job that has none of its own.
     pub(crate) timeout: Option<Duration>,

@@ -75,8 +75,8 @@ impl Permits {
 }
 
 impl<E: Executor> Driver<E> {
-    /// Lets no job start before the one that has just ended is accounted for, if it was the last one that ran: only while
-    /// nothing runs can lost tokens be told from used ones.
+    /// Lets no job start before the one that has just ended is accounted for, if it was the last one that ran: only
+    /// while nothing runs can lost tokens be told from used ones.
     pub(super) fn pause_after_last_job(&mut self) {
         if self.permits.part.can_refill() && self.live.running() == 0 {
             self.report(scheduler::Event::Permits { cpus: 0 });

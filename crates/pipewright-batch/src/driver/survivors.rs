@@ -14,8 +14,8 @@ use crate::executor::NODES_END_WITHIN;
 /// The variable that every process of a job inherits. Its value is the identity of the batch.
 pub(super) const BATCH_VARIABLE: &str = "PIPEWRIGHT_BATCH_ID";
 
-/// The same with the identity of the run. A copy of a log does not have the runs that began after it was copied, and their jobs
-/// are none of its business.
+/// The same with the identity of the run. A copy of a log does not have the runs that began after it was copied, and
+/// their jobs are none of its business.
 pub(super) const RUN_VARIABLE: &str = "PIPEWRIGHT_RUN_ID";
 
 /// Looks in a row that find nothing: a chain of forks may get through one.
@@ -25,7 +25,8 @@ const CLEAN_LOOKS: u32 = 3;
 const END_WAIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Kills the processes of the batch that are alive, and waits for their ends. Returns the number of those that were killed.
+/// Kills the processes of the batch that are alive, and waits for their ends. Returns the number of those that were
+/// killed.
 ///
 /// Those of other runs than `runs` are left alone. `None`: an older version ran, whose processes do not name their run.
 ///
@@ -76,7 +77,8 @@ fn of_runs(pids: &[u32], runs: &[String]) -> io::Result<Vec<u32>> {
     Ok(of_runs)
 }
 
-/// Waits until the nodes of a killed runner have missed it, and have ended its jobs. How long it has been dead is not known.
+/// Waits until the nodes of a killed runner have missed it, and have ended its jobs. How long it has been dead is not
+/// known.
 pub(super) fn wait_for_nodes() {
     let until = Instant::now() + NODES_END_WITHIN;
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|it| !it.is_zero()) {
@@ -86,8 +88,8 @@ pub(super) fn wait_for_nodes() {
 
 /// Waits for processes that exit: they may hold locks of the batch. Whose they are, nothing shows any more.
 ///
-/// Reads their states and opens none of them: waiting for one that is a child of this program would reap it, and the code
-/// that started it would lose its status.
+/// Reads their states and opens none of them: waiting for one that is a child of this program would reap it, and the
+/// code that started it would lose its status.
 fn wait_for_exits(until: Instant) {
     let mut exiting = exiting_processes().unwrap_or_default();
     // One that does not end is stuck in the kernel, and may be another program's.

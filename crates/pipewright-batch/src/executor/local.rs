@@ -1,5 +1,5 @@
-//! The executor that runs attempts on this machine: the holders of trees, one for each slot, the limit on memory, the end of a command
-//! as the end of an attempt, and the command of an attempt.
+//! The executor that runs attempts on this machine: the holders of trees, one for each slot, the limit on memory, the
+//! end of a command as the end of an attempt, and the command of an attempt.
 
 mod input;
 mod room;
@@ -132,8 +132,8 @@ impl Local {
         }
         let running = self.attempts.remove(&key)?;
         self.room.has_run();
-        // A process that SIGKILL does not end: it is stuck in the kernel, or has become another user's. The next job of its slot
-        // has no part in it.
+        // A process that SIGKILL does not end: it is stuck in the kernel, or has become another user's. The next job of
+        // its slot has no part in it.
         let slot = running.attempt.slot;
         if let Some(tree) = self.slots.take_stuck(slot) {
             self.stuck.insert(key.job, tree);
@@ -210,7 +210,8 @@ impl Local {
         self.room.has_place(self.running(), files)
     }
 
-    /// Starts the attempts beside whose earlier one no process is left, and ends those that have waited long enough for that.
+    /// Starts the attempts beside whose earlier one no process is left, and ends those that have waited long enough for
+    /// that.
     fn look_at_held(&mut self) {
         for (key, since) in std::mem::take(&mut self.held) {
             if self.stuck.get(&key.job).is_none_or(TreeSlot::is_free) {
@@ -808,9 +809,9 @@ fn build_command(
             command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
         }
     }
-    // Ctrl-C at the terminal must reach the batch alone, which lets the jobs end. A group is enough for that, but a job that
-    // asks a question at the terminal would be suspended there for ever. In a session it has none, and fails. Without a
-    // terminal a group costs less. On Windows, a stop needs the console of this process.
+    // Ctrl-C at the terminal must reach the batch alone, which lets the jobs end. A group is enough for that, but a job
+    // that asks a question at the terminal would be suspended there for ever. In a session it has none, and fails.
+    // Without a terminal a group costs less. On Windows, a stop needs the console of this process.
     match has_terminal {
         true => command.own_session(),
         false => command.own_group(),
@@ -830,7 +831,8 @@ fn build_command(
                 command.limits(limits);
             }
         }
-        // A guard of the group ends all of it with the runner, so that a resume starts beside nothing. It cannot enter a session.
+        // A guard of the group ends all of it with the runner, so that a resume starts beside nothing. It cannot enter
+        // a session.
         Place::Group if GUARDS_GROUPS && !has_terminal => {
             command.contain(Contain::Tree).kill_on_parent_exit(Scope::Tree);
         }

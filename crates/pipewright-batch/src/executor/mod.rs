@@ -1,5 +1,6 @@
-//! Executors: engines that run attempts of jobs. This file has what each of them needs: an attempt, the receiver of its output, and
-//! the memory where attempts run. `local.rs` is the executor of this machine, `attributes.rs` has what all its jobs start with.
+//! Executors: engines that run attempts of jobs. This file has what each of them needs: an attempt, the receiver of its
+//! output, and the memory where attempts run. `local.rs` is the executor of this machine, `attributes.rs` has what all
+//! its jobs start with.
 
 mod attributes;
 mod local;
@@ -21,20 +22,21 @@ pub use local::{Containing, Local, LocalSettings};
 
 /// An engine that runs attempts of jobs, on this machine or elsewhere.
 ///
-/// One thread calls all methods. A batch starts at most one attempt of a job at a time, and at most one attempt in a slot.
-/// Each started attempt has exactly one [`ExecutorEvent::Ended`], also if it could not be started, was stopped or was lost.
-/// When that event is returned, no process of the attempt that the executor knows runs any more.
+/// One thread calls all methods. A batch starts at most one attempt of a job at a time, and at most one attempt in a
+/// slot. Each started attempt has exactly one [`ExecutorEvent::Ended`], also if it could not be started, was stopped or
+/// was lost. When that event is returned, no process of the attempt that the executor knows runs any more.
 pub trait Executor: Send {
     /// Starts an attempt. A failure is an event too: [`AttemptOutcome::NotStarted`].
     fn start(&mut self, attempt: Attempt);
 
-    /// Returns true if attempts may have to wait for a place: one that must be noted before it begins is then not started, but
-    /// [placed](Self::place). The default is false.
+    /// Returns true if attempts may have to wait for a place: one that must be noted before it begins is then not
+    /// started, but [placed](Self::place). The default is false.
     fn places_first(&self) -> bool {
         false
     }
 
-    /// Finds a place for an attempt. [`ExecutorEvent::Placed`] follows once it has one, and [`begin`](Self::begin) starts it.
+    /// Finds a place for an attempt. [`ExecutorEvent::Placed`] follows once it has one, and [`begin`](Self::begin)
+    /// starts it.
     fn place(&mut self, attempt: Attempt) {
         self.start(attempt);
     }
@@ -54,22 +56,22 @@ pub trait Executor: Send {
         Vec::new()
     }
 
-    /// Waits for the next event, but no longer than `until`. Returns `None` after that time, after a wake, and at once if
-    /// nothing runs.
+    /// Waits for the next event, but no longer than `until`. Returns `None` after that time, after a wake, and at once
+    /// if nothing runs.
     ///
     /// # Errors
     /// The executor itself has failed, and will report no more events.
     fn next_event(&mut self, until: Option<Instant>) -> io::Result<Option<ExecutorEvent>>;
 
-    /// Returns a function that makes [`next_event`](Self::next_event) return early: the call that waits now, or the next one
-    /// that would wait. It may be called from any thread.
+    /// Returns a function that makes [`next_event`](Self::next_event) return early: the call that waits now, or the
+    /// next one that would wait. It may be called from any thread.
     ///
     /// # Errors
     /// No more handles are available.
     fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>>;
 
-    /// Returns true if events can come while nothing runs. [`next_event`](Self::next_event) then waits for them. The default is
-    /// false.
+    /// Returns true if events can come while nothing runs. [`next_event`](Self::next_event) then waits for them. The
+    /// default is false.
     fn expects_events(&self) -> bool {
         false
     }
@@ -134,9 +136,9 @@ pub const NODES_END_WITHIN: Duration = Duration::from_secs(5);
 /// Machines that run the jobs of a batch, instead of this one: the `Nodes` of the crate pipewright-cluster. See
 /// [`Batch::nodes`](crate::Batch::nodes).
 pub trait Machines: Send + Sync + fmt::Debug {
-    /// Starts to connect them, and returns the executor that runs attempts there. Each batch has one of its own. It reports the
-    /// [`Capacity`](ExecutorEvent::Capacity) as they come, and ends what runs there [in time](NODES_END_WITHIN) if this process
-    /// dies. `settings` are those of the batch for each attempt.
+    /// Starts to connect them, and returns the executor that runs attempts there. Each batch has one of its own. It
+    /// reports the [`Capacity`](ExecutorEvent::Capacity) as they come, and ends what runs there [in
+    /// time](NODES_END_WITHIN) if this process dies. `settings` are those of the batch for each attempt.
     ///
     /// # Errors
     /// The settings name no machine, or no more threads or handles are available.
@@ -163,14 +165,14 @@ pub enum ExecutorEvent {
     },
     /// The end of an attempt. Nothing more is reported about it.
     Ended(Box<AttemptEnd>),
-    /// The number of CPUs that all attempts together may use from now on. Those that run keep theirs. Without this event it is
-    /// the number of slots of the batch.
+    /// The number of CPUs that all attempts together may use from now on. Those that run keep theirs. Without this
+    /// event it is the number of slots of the batch.
     Capacity {
         /// The number of CPUs.
         cpus: u32,
     },
-    /// No attempt can have more CPUs than that, and no more will come: one that needs more is started all the same, and the
-    /// executor refuses it. `None`: that may change.
+    /// No attempt can have more CPUs than that, and no more will come: one that needs more is started all the same, and
+    /// the executor refuses it. `None`: that may change.
     Largest {
         /// The number of CPUs.
         cpus: Option<u32>,
@@ -214,8 +216,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Creates an attempt to run these words in slot 1, with one CPU, an empty input and no limits. A batch makes its own; this
-    /// is for an executor that gets them as messages, and for tests of executors.
+    /// Creates an attempt to run these words in slot 1, with one CPU, an empty input and no limits. A batch makes its
+    /// own; this is for an executor that gets them as messages, and for tests of executors.
     #[must_use]
     pub fn new(key: AttemptKey, id: JobId, argv: Vec<OsString>) -> Attempt {
         Attempt {
@@ -238,8 +240,8 @@ impl Attempt {
 
 // The receiver of an attempt's output.
 
-/// The receiver of an attempt's output. The executor calls it as the bytes arrive, and drops it before it reports the end
-/// of the attempt.
+/// The receiver of an attempt's output. The executor calls it as the bytes arrive, and drops it before it reports the
+/// end of the attempt.
 pub trait OutputSink: Send + fmt::Debug {
     /// Takes bytes of a stream, in the order in which they were written to that stream. Must not block.
     fn write(&mut self, stream: Source, bytes: &[u8]);
@@ -250,13 +252,15 @@ pub trait OutputSink: Send + fmt::Debug {
         true
     }
 
-    /// Returns the number of files that it opens for the attempt, so that handles are kept for them. The default is none.
+    /// Returns the number of files that it opens for the attempt, so that handles are kept for them. The default is
+    /// none.
     fn files(&self) -> usize {
         0
     }
 
     /// Returns the files that the node of the attempt may write itself. An executor that does so never calls
-    /// [`write`](Self::write), and calls [`written`](Self::written) at the end. `None`, the default: it has to call `write`.
+    /// [`write`](Self::write), and calls [`written`](Self::written) at the end. `None`, the default: it has to call
+    /// `write`.
     fn node_files(&self) -> Option<NodeFiles> {
         None
     }
@@ -271,7 +275,8 @@ pub trait OutputSink: Send + fmt::Debug {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NodeFiles {
-    /// The folder of the job. It exists, on a file system that the nodes share, and gets the files `stdout` and `stderr`.
+    /// The folder of the job. It exists, on a file system that the nodes share, and gets the files `stdout` and
+    /// `stderr`.
     #[serde(with = "path_bytes")]
     pub folder: PathBuf,
     /// The most bytes of each file.

@@ -117,7 +117,7 @@ pub struct Identities {
 
 /// The fingerprints with the same first bits, sorted, and the number of jobs with each.
 ///
-/// Sorted lists need less memory than a hash table, which is half empty after it has grown. There are so many shards
+/// Sorted lists need less memory than a hash table, which is half empty after it has grown. There are enough shards
 /// that an insertion moves few bytes.
 #[derive(Debug, Default)]
 struct Shard {

@@ -303,8 +303,8 @@ impl Job {
         self.with(|settings| settings.resources.mem_bytes = Some(bytes))
     }
 
-    /// Sets the memory up to which the job is tried again, each time with twice as much, when it ran out of memory. That
-    /// is no retry.
+    /// Sets the memory up to which the job is tried again, each time with twice as much, when it ran out of memory.
+    /// That is no retry.
     pub fn most_mem_bytes(self, bytes: u64) -> Job {
         self.with(|settings| settings.resources.most_mem_bytes = Some(bytes))
     }
@@ -574,8 +574,8 @@ impl std::error::Error for NotUnicode {}
 
 /// Returns the words as a line for a POSIX shell, which reads it back to exactly these words.
 ///
-/// Words of plain characters stay as they are. The others are put in single quotes. The bytes of a word are kept, so the
-/// line is text only if all words are.
+/// Words of plain characters stay as they are. The others are put in single quotes. The bytes of a word are kept, so
+/// the line is text only if all words are.
 ///
 /// ```
 /// use pipewright_batch::shell_quoted;

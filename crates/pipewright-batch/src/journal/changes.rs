@@ -10,8 +10,9 @@ use crate::job::JobId;
 
 /// Changes of the log that are committed together.
 ///
-/// Calls for the same row are merged, so a job that starts and ends within one group of commits is written once. Writing the
-/// same changes twice leaves the same log as writing them once: a commit that reported an error may have been durable.
+/// Calls for the same row are merged, so a job that starts and ends within one group of commits is written once.
+/// Writing the same changes twice leaves the same log as writing them once: a commit that reported an error may have
+/// been durable.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// New jobs. Their rows are consecutive, which makes a lookup an index.
@@ -54,7 +55,8 @@ pub(crate) struct NewJob {
     pub(crate) change: JobChange,
 }
 
-/// A job of the log, as the input of a run describes it. Its words are the same, its name and settings may have changed.
+/// A job of the log, as the input of a run describes it. Its words are the same, its name and settings may have
+/// changed.
 #[derive(Debug)]
 pub(crate) struct Description {
     pub(crate) row: u32,

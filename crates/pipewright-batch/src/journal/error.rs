@@ -71,7 +71,8 @@ pub enum LogErrorKind {
         /// The file.
         file: PathBuf,
     },
-    /// The file has other names, and its last run has not ended under this one: a part of the log is beside another name.
+    /// The file has other names, and its last run has not ended under this one: a part of the log is beside another
+    /// name.
     OtherName,
     /// A runner that has not ended writes to the log.
     InUse {
@@ -260,7 +261,8 @@ impl fmt::Display for LogError {
             LogErrorKind::OtherName => {
                 write!(
                     f,
-                    "log {path} has another name, under which a run has not ended: resume it by that name, or remove that"
+                    "log {path} has another name, under which a run has not ended: resume it by that name, or remove \
+                     that"
                 )
             }
             LogErrorKind::InUse { pid: None, .. } => {
@@ -276,7 +278,8 @@ impl fmt::Display for LogError {
             LogErrorKind::StillRuns { job, pid } => {
                 write!(
                     f,
-                    "job {job} of log {path} still runs as process {pid} or in its group: end it as its user, or wait for its end, and resume then"
+                    "job {job} of log {path} still runs as process {pid} or in its group: end it as its user, or wait \
+                     for its end, and resume then"
                 )
             }
             LogErrorKind::Gone => {

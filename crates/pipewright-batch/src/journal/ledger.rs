@@ -185,8 +185,8 @@ impl Ledger {
         if let Some(path) = output.path {
             self.changes.await_output(row, path.to_owned());
         }
-        // A success is final, whatever the scheduler says about it later: if its `settled` is lost in a crash, the job must not
-        // run again.
+        // A success is final, whatever the scheduler says about it later: if its `settled` is lost in a crash, the job
+        // must not run again.
         let is_success = end.outcome.is_success() && !output.is_lost;
         // A resumed batch may begin another attempt of a job that has failed only if it is told to.
         let undecided = earlier.unwrap_or(JobState::Started);
@@ -293,8 +293,8 @@ impl Ledger {
         row
     }
 
-    /// Takes the intended attempt of a job, with the row and the line of the job and the slot. `None`: it is another attempt,
-    /// or has ended.
+    /// Takes the intended attempt of a job, with the row and the line of the job and the slot. `None`: it is another
+    /// attempt, or has ended.
     fn take_attempt(&mut self, key: AttemptKey) -> Option<(u32, Option<u64>, Option<u32>)> {
         let active = self.active.get_mut(&key.job)?;
         let (_, slot) = active.attempt.take_if(|(attempt, _)| *attempt == key.attempt)?;
@@ -310,7 +310,8 @@ pub(crate) fn unix_seconds(time: SystemTime) -> f64 {
     }
 }
 
-/// Returns a time of a log, which may come from elsewhere: none is longer than a thousand years, so that sums stay in range.
+/// Returns a time of a log, which may come from elsewhere: none is longer than a thousand years, so that sums stay in
+/// range.
 pub(crate) fn duration(seconds: f64) -> Duration {
     const MOST: Duration = Duration::from_secs(1000 * 365 * 86_400);
     Duration::try_from_secs_f64(seconds).unwrap_or_default().min(MOST)

@@ -5,16 +5,16 @@
 //! more than 10 ms ago or an intent is awaited. Otherwise it waits until then, so that jobs which take less time share
 //! commits.
 //!
-//! **Driver.** One thread calls [`Journal`]. Calls only collect changes; [`Journal::submit`] hands them to the writer. The
-//! changes between two calls of `submit` are committed together: an end of an attempt and the decision about its job
-//! belong in one. Reports come back through [`Journal::next_report`], after a call of the waker.
+//! **Driver.** One thread calls [`Journal`]. Calls only collect changes; [`Journal::submit`] hands them to the writer.
+//! The changes between two calls of `submit` are committed together: an end of an attempt and the decision about its
+//! job belong in one. Reports come back through [`Journal::next_report`], after a call of the waker.
 //!
-//! **Failure.** If a commit fails, everything is kept in order and repeated until it is durable, and nothing waits for it. Start
-//! no job between [`Report::Failed`] and [`Report::Works`].
+//! **Failure.** If a commit fails, everything is kept in order and repeated until it is durable, and nothing waits for
+//! it. Start no job between [`Report::Failed`] and [`Report::Works`].
 //!
-//! **A crash** at any time leaves the log as after some commit. An attempt that the log has as running then is `interrupted`, or
-//! `unknown` if its job must not run twice. Most intents become durable after the start of their job: a job that has just
-//! started may be missing in the log.
+//! **A crash** at any time leaves the log as after some commit. An attempt that the log has as running then is
+//! `interrupted`, or `unknown` if its job must not run twice. Most intents become durable after the start of their job:
+//! a job that has just started may be missing in the log.
 //!
 //! | file | contents |
 //! |---|---|

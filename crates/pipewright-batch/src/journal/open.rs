@@ -26,7 +26,7 @@ use super::{Journal, JournalMode, RunFacts, Waker, read};
 use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::job::JobId;
 
-/// The end of a run whose runner was killed.
+/// The end of a run whose runner was killed. The next runner writes it: this one had no time to.
 pub(super) const INTERRUPTED: &str = "interrupted";
 
 impl Journal {
@@ -372,7 +372,8 @@ impl JournalMode {
                 "this filesystem shares no memory between processes: the log is written more slowly",
             ),
             JournalMode::RollbackOnNetwork => Some(
-                "the log is on a network filesystem: it is written more slowly, and no other machine may use it meanwhile",
+                "the log is on a network filesystem: it is written more slowly, and no other machine may use it \
+                 meanwhile",
             ),
         }
     }

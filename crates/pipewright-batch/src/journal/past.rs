@@ -49,7 +49,8 @@ impl Entry {
     }
 }
 
-/// Returns a hash of what the log says about a job beside its state. Two that differ have the same one once in 2^64 times.
+/// Returns a hash of what the log says about a job beside its state. Two that differ have the same one once in 2^64
+/// times.
 fn description(number: u64, line: Option<u64>, name: Option<&str>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (number, line, name).hash(&mut hasher);
@@ -92,11 +93,12 @@ impl Entries {
 
 /// The jobs of earlier runs.
 ///
-/// [`look_up`](Past::look_up) also notes that the input still has the job, so that [`removed`](Past::removed) lists the others.
+/// [`look_up`](Past::look_up) also notes that the input still has the job, so that [`removed`](Past::removed) lists the
+/// others.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     entries: Entries,
-    /// A bit a job, in the order of the entries.
+    /// A bit a job, in the order of the entries. Not in them: others share them, and a log may have millions.
     seen: Vec<u64>,
 }
 

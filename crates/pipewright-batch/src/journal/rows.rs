@@ -108,14 +108,16 @@ impl Counts {
 }
 
 /// The columns of a [`JobRow`], in its order.
-pub(super) const JOB_COLUMNS: &str = "jobs.id, jobs.identity, jobs.number, jobs.line, jobs.name, jobs.command, jobs.cwd, jobs.state, \
+pub(super) const JOB_COLUMNS: &str = "jobs.id, jobs.identity, jobs.number, jobs.line, jobs.name, jobs.command, \
+    jobs.cwd, jobs.state, \
      jobs.failure, jobs.reason, jobs.last_attempt";
 
 /// The number of those columns.
 const JOB_WIDTH: usize = 11;
 
 /// The columns of an [`AttemptRow`] after those of its job. A column with the node follows: see [`node_column`].
-pub(super) const ATTEMPT_COLUMNS: &str = "attempts.id, attempts.run, attempts.attempt, attempts.slot, attempts.started, \
+pub(super) const ATTEMPT_COLUMNS: &str = "attempts.id, attempts.run, attempts.attempt, attempts.slot, \
+    attempts.started, \
      attempts.elapsed_seconds, attempts.outcome, attempts.code, attempts.signal, attempts.user_seconds, \
      attempts.system_seconds, attempts.peak_rss_bytes, attempts.stdout_bytes, attempts.stderr_bytes, \
      attempts.leftovers_killed, attempts.error, attempts.output_path, attempts.stderr_tail";

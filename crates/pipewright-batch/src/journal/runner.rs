@@ -95,7 +95,8 @@ impl Runner {
     ) -> rusqlite::Result<()> {
         let current_dir = current_dir.map(|dir| dir.display().to_string());
         connection.execute(
-            "INSERT INTO runs (number, started, slots, pid, pid_start, boot_id, host, cwd, jobs, input, remote, command, id) \
+            "INSERT INTO runs (number, started, slots, pid, pid_start, boot_id, host, cwd, jobs, input, remote, \
+             command, id) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, lower(hex(randomblob(16))))",
             params![
                 self.run,
@@ -204,7 +205,7 @@ impl LeftJob {
 
 // Outputs of jobs that the log has as ok, and that a power cut has taken.
 //
-// A job is ok once its output is on disk, as far as the system knows. A disk that lies, or a filesystem that cannot be
+// A job is ok once its output is on disk, as the system reports it. A disk that lies, or a filesystem that cannot be
 // synced, may lose it all the same. So when a run has ended with its machine, the files of its last jobs are looked at.
 
 /// The last jobs of a run, whose files are looked at: what was written long before a cut is on disk.

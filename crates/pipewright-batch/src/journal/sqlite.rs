@@ -331,9 +331,12 @@ fn insert_running(connection: &Connection, attempt: &RunningAttempt) -> rusqlite
 
 fn insert_attempt(connection: &Connection, attempt: &EndedAttempt) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached(
-        "INSERT OR REPLACE INTO attempts (id, job, run, attempt, slot, started, elapsed_seconds, outcome, code, signal, \
-         user_seconds, system_seconds, peak_rss_bytes, stdout_bytes, stderr_bytes, leftovers_killed, error, output_path, \
-         stderr_tail, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+        "INSERT OR REPLACE INTO attempts (id, job, run, attempt, slot, started, elapsed_seconds, outcome, code, \
+         signal, \
+         user_seconds, system_seconds, peak_rss_bytes, stdout_bytes, stderr_bytes, leftovers_killed, error, \
+         output_path, \
+         stderr_tail, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
+         ?19, ?20)",
     )?;
     let end = &attempt.end;
     // Nobody knows how long one took whose runner was killed.

@@ -1,5 +1,5 @@
-//! The output of an attempt: counted, limited, written to its folder, and printed; one of its streams, the tags of its lines, and its
-//! last lines.
+//! The output of an attempt: counted, limited, written to its folder, and printed; one of its streams, the tags of its
+//! lines, and its last lines.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io, mem};
@@ -342,8 +342,8 @@ pub(super) struct Tagger {
 }
 
 impl Tagger {
-    /// Creates the tagger of a stream. Control characters become spaces, so that a line has one tag that ends at its first tab, and
-    /// no tag moves a cursor. A tag that was cut ends with an ellipsis.
+    /// Creates the tagger of a stream. Control characters become spaces, so that a line has one tag that ends at its
+    /// first tab, and no tag moves a cursor. A tag that was cut ends with an ellipsis.
     pub(super) fn new(tag: &str) -> Tagger {
         let mut text: String = tag.replace(char::is_control, " ");
         if text.len() > MAX_TAG_BYTES {

@@ -1,4 +1,5 @@
-//! The stored output of a stream: the first part in the temporary file, the rest in memory, which is counted for all outputs together.
+//! The stored output of a stream: the first part in the temporary file, the rest in memory, which is counted for all
+//! outputs together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,8 +10,9 @@ use super::spool::{BLOCK_BYTES, Extent, Extents, Spool};
 
 /// The most bytes of a stream that are kept in memory.
 ///
-/// Measured: outputs of 8 kB are printed 1.5 times as fast from memory as through the file, and larger ones no faster, because
-/// chunks of 64 KiB go to the file at the speed of a copy. So 4 KiB is too little, and 64 KiB takes memory for nothing.
+/// Measured: outputs of 8 kB are printed 1.5 times as fast from memory as through the file, and larger ones no faster,
+/// because chunks of 64 KiB go to the file at the speed of a copy. So 4 KiB is too little, and 64 KiB takes memory for
+/// nothing.
 pub(super) const IN_MEMORY_BYTES: usize = 16 << 10;
 
 /// Stored output of a stream.

@@ -285,8 +285,8 @@ struct State {
 }
 
 impl NodeWriter {
-    /// Creates the files, in a folder that exists. An attempt on another node that was given up may still have those of the same
-    /// name open: they are replaced, not shared.
+    /// Creates the files, in a folder that exists. An attempt on another node that was given up may still have those of
+    /// the same name open: they are replaced, not shared.
     ///
     /// # Errors
     /// [`OutputErrorKind::Folder`].
@@ -415,7 +415,8 @@ pub(super) fn check_node_files(
         )
     };
     check().or_else(|_| {
-        // A client of NFS may remember for seconds that there was no such file. It asks again after a change of the folder.
+        // A client of NFS may remember for seconds that there was no such file. It asks again after a change of the
+        // folder.
         let _ = create_new(folder, NEW_FACTS);
         check()
     })

@@ -1,12 +1,12 @@
 //! Outputs that have not been handed over, in files beside the log: if the batch dies, a resumed one prints them.
 //!
-//! The end of a job is in the log before its output is printed, which may take long: a slow reader, or an order to keep. So the
-//! output goes into a file first, and is printed from there. The files are `LOG-output-1` and so on, for their owner only. One is
-//! removed when all of it was handed over.
+//! The end of a job is in the log before its output is printed, which may take long: a slow reader, or an order to
+//! keep. So the output goes into a file first, and is printed from there. The files are `LOG-output-1` and so on, for
+//! their owner only. One is removed when all of it was handed over.
 //!
-//! A file begins with a mark and the identity of the batch. A record is a header of 32 bytes and the output: the letter `R`, the
-//! stream (0, 1), 1 once it was handed over, five zeros, the number of the job, the number of bytes, and their sum xor a
-//! constant. Numbers are little-endian.
+//! A file begins with a mark and the identity of the batch. A record is a header of 32 bytes and the output: the letter
+//! `R`, the stream (0, 1), 1 once it was handed over, five zeros, the number of the job, the number of bytes, and their
+//! sum xor a constant. Numbers are little-endian.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -322,7 +322,8 @@ fn numbered(log: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
     Ok(found)
 }
 
-/// Reads what was not handed over, and the length up to which the file makes sense. `None`: it is that of another batch.
+/// Reads what was not handed over, and the length up to which the file makes sense. `None`: it is that of another
+/// batch.
 fn records(file: &Arc<OutputFile>, batch_id: &str) -> io::Result<(Option<Vec<Record>>, u64)> {
     let length = file.file.metadata()?.len();
     let mut head = [0; FILE_HEADER_BYTES as usize];

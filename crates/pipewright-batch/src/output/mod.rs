@@ -1,19 +1,20 @@
 //! The output of jobs: grouped or line by line, ordered, tagged, limited, and in a folder a job.
 //!
-//! The driver calls [`Output::begin`] before each attempt and gives the sink to the executor, [`Output::finish`] after the
-//! attempt, and [`Output::settle`] when a job is over, also if it never ran. [`Output::close`] prints what is left.
+//! The driver calls [`Output::begin`] before each attempt and gives the sink to the executor, [`Output::finish`] after
+//! the attempt, and [`Output::settle`] when a job is over, also if it never ran. [`Output::close`] prints what is left.
 //!
-//! **No call waits for a reader.** A thread prints, and only a disk that does not keep up delays a call. What it has not printed yet is in memory, up to 24 MiB for all outputs
-//! together, and beyond that in one temporary file without a name, in blocks that are used again; it is in `TMPDIR`, and keeps its largest size until the end. So memory and the number of
-//! descriptors are bounded, whatever the number of jobs: the file has one descriptor, and a running attempt with a folder has
-//! two. A waiting job takes about 70 bytes beside that.
+//! **No call waits for a reader.** A thread prints, and only a disk that does not keep up delays a call. What it has
+//! not printed yet is in memory, up to 24 MiB for all outputs together, and beyond that in one temporary file without a
+//! name, in blocks that are used again; it is in `TMPDIR`, and keeps its largest size until the end. So memory and the
+//! number of descriptors are bounded, whatever the number of jobs: the file has one descriptor, and a running attempt
+//! with a folder has two. A waiting job takes about 70 bytes beside that.
 //!
-//! **Nothing stops the batch.** If the temporary file or the folder cannot be written, the rest of that stream is lost, and the
-//! [summary](OutputSummary) of the attempt has the error; the attempt's result stands. If stdout or stderr cannot be written,
-//! everything later for it is discarded: [`Output::is_reader_gone`] and [`Output::failure`] tell.
+//! **Nothing stops the batch.** If the temporary file or the folder cannot be written, the rest of that stream is lost,
+//! and the [summary](OutputSummary) of the attempt has the error; the attempt's result stands. If stdout or stderr
+//! cannot be written, everything later for it is discarded: [`Output::is_reader_gone`] and [`Output::failure`] tell.
 //!
-//! **Order.** The bytes of a stream keep their order. Stdout and stderr are printed in the order in which they are passed on,
-//! which is that of the calls.
+//! **Order.** The bytes of a stream keep their order. Stdout and stderr are printed in the order in which they are
+//! passed on, which is that of the calls.
 //!
 //! | file | contents |
 //! |---|---|
@@ -194,7 +195,8 @@ impl Output {
         }))
     }
 
-    /// Begins an attempt. An earlier one of the job that is not printed yet is discarded, also one that was not finished.
+    /// Begins an attempt. An earlier one of the job that is not printed yet is discarded, also one that was not
+    /// finished.
     ///
     /// An error of the folder is reported by [`finish`](Self::finish).
     pub(crate) fn begin(&mut self, key: AttemptKey, job: JobInfo) -> Box<dyn OutputSink> {
@@ -278,8 +280,8 @@ impl Output {
         }
     }
 
-    /// Returns true if the reader of this process's stdout or stderr is gone, as `head` is after its last line. Everything
-    /// later for that stream is discarded.
+    /// Returns true if the reader of this process's stdout or stderr is gone, as `head` is after its last line.
+    /// Everything later for that stream is discarded.
     pub(crate) fn is_reader_gone(&self, stream: Source) -> bool {
         self.shared.queue.is_reader_gone(stream)
     }
@@ -301,8 +303,8 @@ impl Output {
         self.shared.queue.is_idle()
     }
 
-    /// Prints everything that is left, also the output of attempts that were not finished and of jobs that were not settled, in
-    /// the order of the jobs. Waits until the readers have taken all of it.
+    /// Prints everything that is left, also the output of attempts that were not finished and of jobs that were not
+    /// settled, in the order of the jobs. Waits until the readers have taken all of it.
     ///
     /// # Errors
     /// The first [`failure`](Self::failure).
@@ -311,8 +313,8 @@ impl Output {
         self.close_by(None)
     }
 
-    /// Closes the output as [`close`](Self::close) does, but waits no longer than until that time. What a reader has not taken by
-    /// then is kept beside the log, and is discarded without one.
+    /// Closes the output as [`close`](Self::close) does, but waits no longer than until that time. What a reader has
+    /// not taken by then is kept beside the log, and is discarded without one.
     ///
     /// # Errors
     /// As for [`close`](Self::close).
@@ -366,7 +368,8 @@ impl Waiting {
         Waiting { jobs: BTreeMap::new(), spool: Arc::clone(spool), kept }
     }
 
-    /// Adds the output of a job, which replaces that of an earlier attempt. With a log it goes into the files beside that.
+    /// Adds the output of a job, which replaces that of an earlier attempt. With a log it goes into the files beside
+    /// that.
     fn add(&mut self, job: u64, mut contents: Vec<(Source, Content)>) {
         self.remove(job);
         if let Some(kept) = self.kept.as_ref().filter(|_| !contents.is_empty()) {

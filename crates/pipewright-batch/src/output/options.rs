@@ -15,12 +15,12 @@ use super::spool::{OpenSpool, open_temporary_file};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutputMode {
-    /// Whole: when a job is settled, its stdout, then its stderr, byte by byte as it wrote them. Only the last attempt is
-    /// printed, as GNU parallel does: an attempt that is retried prints nothing.
+    /// Whole: when a job is settled, its stdout, then its stderr, byte by byte as it wrote them. Only the last attempt
+    /// is printed, as GNU parallel does: an attempt that is retried prints nothing.
     #[default]
     Group,
-    /// Line by line, as the lines arrive. A line of one job never contains bytes of another, and a last line without an end
-    /// gets one. What was printed stays, also if the attempt is retried.
+    /// Line by line, as the lines arrive. A line of one job never contains bytes of another, and a last line without an
+    /// end gets one. What was printed stays, also if the attempt is retried.
     LineBuffer,
     /// As `Group`, but only that of jobs that did not succeed.
     OnFailure,
@@ -39,8 +39,8 @@ pub enum OutputMode {
 /// | `dir` | files and printing | files and printing | only files |
 /// | `max_bytes` | the rest of a stream is neither printed nor in its file | as for `Group` | limits the file |
 ///
-/// The files of `dir` have the exact bytes of a stream, without tags. With `on_nodes` an executor of other machines does not send
-/// output to this one: nothing is printed, and `dir` has to be on a file system that all of them share.
+/// The files of `dir` have the exact bytes of a stream, without tags. With `on_nodes` an executor of other machines
+/// does not send output to this one: nothing is printed, and `dir` has to be on a file system that all of them share.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct OutputOptions {
@@ -52,7 +52,8 @@ pub struct OutputOptions {
     pub tag: bool,
     /// The directory for a folder a job.
     pub dir: Option<PathBuf>,
-    /// True to let other machines write the files of `dir` themselves. Without `dir`, and for jobs of this machine, it has no effect.
+    /// True to let other machines write the files of `dir` themselves. Without `dir`, and for jobs of this machine, it
+    /// has no effect.
     pub on_nodes: bool,
     /// The most bytes of each stream of an attempt. The first ones are kept, and the rest only counts.
     pub max_bytes: Option<u64>,
@@ -68,8 +69,8 @@ pub struct OutputOptions {
     pub(super) open_spool: OpenSpool,
 }
 
-/// The default limit of the memory that holds output. Beyond it are the tails of running attempts, at most 3 KiB each, and the
-/// block that the printing thread copies.
+/// The default limit of the memory that holds output. Beyond it are the tails of running attempts, at most 3 KiB each,
+/// and the block that the printing thread copies.
 pub(super) const MEMORY_BYTES: usize = 24 << 20;
 
 impl Default for OutputOptions {

@@ -17,7 +17,8 @@ use super::spool::{BLOCK_BYTES, Extents, Spool};
 /// The most bytes of a single write from memory.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The bytes of an item from which on another one is begun: its space in the file may be held until all of it is printed.
+/// The bytes of an item from which on another one is begun: its space in the file may be held until all of it is
+/// printed.
 const SPOOLED_BYTES: u64 = 8 << 20;
 
 /// Bytes to print to one stream.
@@ -215,7 +216,8 @@ impl Queue {
         }
     }
 
-    /// Stores beside the log what waits to be printed, and is nowhere else: the log is about to say that its job has ended.
+    /// Stores beside the log what waits to be printed, and is nowhere else: the log is about to say that its job has
+    /// ended.
     ///
     /// An error is ignored: it is printed from here.
     pub(super) fn keep(&self) {
@@ -336,7 +338,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for the next item, and removes it. The one before was printed. Returns `None` if there will be none. Calls `idle` before it waits.
+    /// Waits for the next item, and removes it. The one before was printed. Returns `None` if there will be none. Calls
+    /// `idle` before it waits.
     pub(super) fn next(&self, mut idle: impl FnMut()) -> Option<Arc<Item>> {
         let mut state = self.lock();
         let mut was_idle = false;

@@ -1,8 +1,8 @@
 //! The temporary file that holds the output which memory does not.
 //!
-//! All outputs share one file, so the number of descriptors does not grow with the number of outputs. The file consists of
-//! blocks. An output that does not fit into memory gets whole blocks, so that it is read back in large pieces; small outputs
-//! share blocks. A block is used again once nothing in it is needed.
+//! All outputs share one file, so the number of descriptors does not grow with the number of outputs. The file consists
+//! of blocks. An output that does not fit into memory gets whole blocks, so that it is read back in large pieces; small
+//! outputs share blocks. A block is used again once nothing in it is needed.
 
 use std::fmt;
 use std::fs::File;
@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pipewright_os::base::files;
 
 /// The size of a block, and the most that is read or written at once.
+// Smaller blocks cost more calls. Larger ones cost more of the file: each output in it may leave the rest of its last
+// block unused.
 pub(super) const BLOCK_BYTES: u64 = 128 << 10;
 
 /// A file with reads and writes at offsets.
@@ -128,8 +130,8 @@ impl Spool {
         self.lock().release(extent);
     }
 
-    /// Writes bytes behind each other into blocks of their own. `room` is the rest of the block that the last call began. The
-    /// part that was written before an error stays valid.
+    /// Writes bytes behind each other into blocks of their own. `room` is the rest of the block that the last call
+    /// began. The part that was written before an error stays valid.
     pub(super) fn append(
         &self,
         bytes: &[u8],
@@ -295,8 +297,8 @@ impl Extents {
         }
     }
 
-    /// Calls `work` with all bytes, in pieces of at most a block, and gives each piece free after its call. `buffer` has the
-    /// size of a block.
+    /// Calls `work` with all bytes, in pieces of at most a block, and gives each piece free after its call. `buffer`
+    /// has the size of a block.
     pub(super) fn drain<E>(
         mut self,
         buffer: &mut [u8],

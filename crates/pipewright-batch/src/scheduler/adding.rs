@@ -1,5 +1,5 @@
-//! New jobs and what they wait for: a job as the scheduler sees it, its addition, and the end of the input, which tells of names that
-//! nobody has and of cycles.
+//! New jobs and what they wait for: a job as the scheduler sees it, its addition, and the end of the input, which tells
+//! of names that nobody has and of cycles.
 
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
@@ -156,7 +156,8 @@ pub(crate) struct Spec {
     pub(crate) most_memory_bytes: Option<u64>,
     /// Attempts after the first one.
     pub(crate) retries: u32,
-    /// Runs at most once: it starts only when the log holds its intent durably, and not again if nobody knows how it ended.
+    /// Runs at most once: it starts only when the log holds its intent durably, and not again if nobody knows how it
+    /// ended.
     pub(crate) once: bool,
     /// The end that the log of an earlier run has. Such a job is settled at once.
     pub(crate) past: Option<JobEnd>,
@@ -249,8 +250,8 @@ pub(super) type Settled = (JobNumber, JobEnd);
 
 // The end of the input: names that no job has, and cycles.
 //
-// Both are found here and not when nothing runs any more: no later job can change them, the user hears of them early, and
-// the names can be forgotten.
+// Both are found here and not when nothing runs any more: no later job can change them, the user hears of them early,
+// and the names can be forgotten.
 
 impl Scheduler {
     pub(super) fn end_input(&mut self, decisions: &mut Vec<Decision>) {

@@ -71,11 +71,12 @@ impl Scheduler {
 
 // The ready jobs: who starts next.
 //
-// Jobs start in order of arrival where they can. Those with the same needs are one queue, because if the first of them does
-// not fit, none does: a search looks at one job a queue, not at all jobs. A job that does not fit is passed over, so that it
-// does not block others needlessly. It is *overtaken* if one of those stands in its way afterwards ([`Pool::hinders`]).
-// After that has happened `patience` times to the jobs of a queue in a row, what its first job needs is kept free for it
-// until it starts: everything that it needs is given back some day, so nothing waits for ever.
+// Jobs start in order of arrival where they can. Those with the same needs are one queue, because if the first of them
+// does not fit, none does: a search looks at one job a queue, not at all jobs. A job that does not fit is passed over,
+// so that it does not block others needlessly. It is *overtaken* if one of those stands in its way afterwards
+// ([`Pool::hinders`]). After that has happened `patience` times to the jobs of a queue in a row, what its first job
+// needs is kept free for it until it starts: everything that it needs is given back some day, so nothing waits for
+// ever.
 //
 // A search ends after [`MOST_PASSED_OVER`] queues, so that its cost is bounded even if each job has needs of its own.
 
@@ -232,8 +233,8 @@ impl Ready {
         None
     }
 
-    /// Ends a search: the next one starts with the first job. Returns the permits that the search was short of: the number
-    /// with which it would have gone on.
+    /// Ends a search: the next one starts with the first job. Returns the permits that the search was short of: the
+    /// number with which it would have gone on.
     pub(super) fn end_search(&mut self, pool: &mut Pool) -> Option<u32> {
         if self.search.keeps {
             pool.stop_keeping();
@@ -280,7 +281,7 @@ impl Ready {
 pub(super) struct Pool {
     slots: Slots,
     cpus: Amount,
-    /// The number of CPUs that there are. Jobs may hold more, if some went away.
+    /// The number of CPUs. Jobs may hold more, if some went away.
     capacity: u32,
     /// The most CPUs that a job can ever have, if it is known.
     largest: Option<u32>,
@@ -354,12 +355,12 @@ impl Pool {
         self.permits.is_some_and(|permits| wanted > permits).then_some(wanted)
     }
 
-    /// Returns the number of CPUs that there are.
+    /// Returns the number of CPUs.
     pub(super) fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// Sets the number of CPUs that there are.
+    /// Sets the number of CPUs.
     pub(super) fn set_capacity(&mut self, cpus: u32) {
         self.capacity = cpus;
         self.count_free_cpus();
@@ -413,8 +414,8 @@ impl Pool {
         self.memory_budget = Some(bytes);
     }
 
-    /// Returns true if a job that was just started stands in the way of a waiting one: it took some of a resource, and now
-    /// there is less than the waiting job needs.
+    /// Returns true if a job that was just started stands in the way of a waiting one: it took some of a resource, and
+    /// now there is less than the waiting job needs.
     ///
     /// A need of one CPU does not count. Each end of a job frees one, and the waiting job is first in line for it.
     pub(super) fn hinders(&self, started: &Needs, waiting: &Needs) -> bool {
@@ -428,7 +429,8 @@ impl Pool {
             })
     }
 
-    /// Keeps the resources of a waiting job free until [`Pool::stop_keeping`]. One CPU is not kept: see [`Pool::hinders`].
+    /// Keeps the resources of a waiting job free until [`Pool::stop_keeping`]. One CPU is not kept: see
+    /// [`Pool::hinders`].
     pub(super) fn keep(&mut self, needs: &Needs) {
         if needs.cpus.get() > 1 {
             self.cpus.kept = self.cpus.kept.saturating_add(needs.cpus.get());
@@ -448,7 +450,8 @@ impl Pool {
         }
     }
 
-    /// Returns true if there is less memory than `bytes`, for a job that needs `own` of them. It needs none: it lacks none.
+    /// Returns true if there is less memory than `bytes`, for a job that needs `own` of them. It needs none: it lacks
+    /// none.
     fn lacks_memory(&self, bytes: u64, own: u64) -> bool {
         let budget = self.memory_budget.filter(|_| own > 0);
         budget.is_some_and(|budget| bytes > budget.saturating_sub(self.memory_used))

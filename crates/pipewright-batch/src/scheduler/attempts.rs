@@ -1,5 +1,5 @@
-//! Ends of attempts: success, retry, another attempt after a stop under pressure, or failure; what they mean for jobs and for those
-//! that wait for them; and the early end of a batch.
+//! Ends of attempts: success, retry, another attempt after a stop under pressure, or failure; what they mean for jobs
+//! and for those that wait for them; and the early end of a batch.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -39,6 +39,8 @@ impl Scheduler {
             (Err(failure), Some(_)) if once && failure != Failure::StartFailed => {
                 JobOutcome::Unknown.into()
             }
+            // This attempt has not begun, but an earlier one may have: a resumed batch would run the job again if it
+            // were stopped.
             (Err(failure), Some(_)) if once && is_retried => Cause::Failure(failure).into(),
             (Err(_), Some(StopReason::Pressure)) if self.halted.is_none() => {
                 return self.queue_again(number, Attempt::Shed, Requeued::Pressure, decisions);
@@ -58,8 +60,8 @@ impl Scheduler {
         self.settle(number, end, decisions);
     }
 
-    /// Settles a job whose attempt succeeded, and whose output is lost: it is not done, and runs again only in a resumed batch;
-    /// a `once` job does not run again.
+    /// Settles a job whose attempt succeeded, and whose output is lost: it is not done, and runs again only in a
+    /// resumed batch; a `once` job does not run again.
     pub(super) fn unstored(
         &mut self,
         number: JobNumber,
@@ -73,8 +75,8 @@ impl Scheduler {
         }
     }
 
-    /// Settles a job whose answer is lost, or tries it again if its retries say so. Nobody knows how far it got, so nothing else
-    /// repeats it.
+    /// Settles a job whose answer is lost, or tries it again if its retries say so. Nobody knows how far it got, so
+    /// nothing else repeats it.
     pub(super) fn unanswered(
         &mut self,
         number: JobNumber,
@@ -278,7 +280,8 @@ impl Scheduler {
                 State::Blocked(_) => self.blocked -= 1,
                 State::Retrying => self.retrying -= 1,
                 State::Admitted { slot } => self.pool.release(self.ready.needs(job.shape), slot),
-                // A running job is made undecided by its end, and ready ones are settled only after the queue was cleared.
+                // A running job is made undecided by its end, and ready ones are settled only after the queue was
+                // cleared.
                 State::Undecided | State::Past | State::Ready | State::Running { .. } => {}
             }
             self.ready.forget(job.shape);
@@ -337,8 +340,8 @@ pub(crate) enum HaltLimit {
     Never,
     /// A number of failures.
     Failures(NonZeroU64),
-    /// A part of all jobs of this run. While their number is unknown, it is a part of those that were read, and counts from
-    /// [`LEAST_FAILURES`] failures on.
+    /// A part of all jobs of this run. While their number is unknown, it is a part of those that were read, and counts
+    /// from [`LEAST_FAILURES`] failures on.
     FailedPercent(u8),
     /// A number of jobs that have succeeded.
     Successes(NonZeroU64),

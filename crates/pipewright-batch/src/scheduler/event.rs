@@ -1,5 +1,5 @@
-//! Events and decisions: the words in which the scheduler and its driver speak. Names in their messages are quoted, escaped and cut,
-//! so that a message stays one bounded line.
+//! Events and decisions: the words in which the scheduler and its driver speak. Names in their messages are quoted,
+//! escaped and cut, so that a message stays one bounded line.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::sync::Arc;
@@ -36,14 +36,14 @@ pub(crate) enum Event {
     LogWorks,
     /// Memory that all jobs which name their needs may use together from now on.
     MemoryAvailable { bytes: u64 },
-    /// CPUs that there are from now on, at most one a slot: nodes come and go. Jobs that run keep theirs.
+    /// The new CPU count, at most one a slot: nodes come and go. Jobs that run keep theirs.
     Capacity { cpus: u32 },
     /// No job can ever have more CPUs than that: it is started, and refused by the executor. `None`: that is not known.
     Largest { cpus: Option<u32> },
     /// A started attempt only waits for a place when the batch ends early. It is stopped, and has not run.
     Withdrawn { job: JobNumber },
-    /// The number of CPUs that jobs may use from now on: the permits that a jobserver has given. Jobs that run keep theirs.
-    /// Without this event the slots are the only limit.
+    /// The number of CPUs that jobs may use from now on: the permits that a jobserver has given. Jobs that run keep
+    /// theirs. Without this event the slots are the only limit.
     Permits { cpus: u32 },
     /// The memory of the machine as it is, no matter what jobs state.
     Pressure(Pressure),
@@ -72,8 +72,8 @@ pub(crate) enum Decision {
     /// With `durable` (the job is a `once` job), [`Event::Intended`] has to follow when the intent is durable, and the
     /// job starts only then. Otherwise its [`Decision::Start`] is the next decision, and does not wait for the log.
     ///
-    /// It is decided once: a log that fails writes the intent when it works again. If the job is settled before its start,
-    /// the intent is void, and has to be taken out of the log: this attempt did not run.
+    /// It is decided once: a log that fails writes the intent when it works again. If the job is settled before its
+    /// start, the intent is void, and has to be taken out of the log: this attempt did not run.
     Intend { job: JobNumber, attempt: u32, durable: bool },
     /// Start the job in that slot. Slots are numbered from 1. Attempts too.
     Start { job: JobNumber, slot: u32, attempt: u32 },
@@ -81,8 +81,8 @@ pub(crate) enum Decision {
     Stop { job: JobNumber },
     /// The attempt has failed: send [`Event::RetryDue`] after this delay.
     Retry { job: JobNumber, delay: Duration },
-    /// The attempt was stopped under pressure and did not succeed, was lost with its executor, or ran out of memory and gets more:
-    /// the job waits for another attempt, which is no retry.
+    /// The attempt was stopped under pressure and did not succeed, was lost with its executor, or ran out of memory and
+    /// gets more: the job waits for another attempt, which is no retry.
     Requeue { job: JobNumber, cause: Requeued },
     /// The job is over. Nothing more is decided about it.
     Settle { job: JobNumber, end: JobEnd },

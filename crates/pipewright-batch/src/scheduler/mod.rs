@@ -1,29 +1,30 @@
 //! The scheduler: a pure state machine. Events in, decisions out, no system call, no clock.
 //!
-//! The driver adds jobs while [`Scheduler::wants_input`], reports what happens by [`Scheduler::handle`], and carries out the
-//! decisions in order, until [`Scheduler::is_finished`]. Equal calls give equal decisions, in every process.
+//! The driver adds jobs while [`Scheduler::wants_input`], reports what happens by [`Scheduler::handle`], and carries
+//! out the decisions in order, until [`Scheduler::is_finished`]. Equal calls give equal decisions, in every process.
 //!
-//! Each job that was added is settled exactly once. Each started attempt is answered by one [`Event::Ended`], and that by one
-//! decision about the job: `Settle`, `Retry` or `Requeue`.
+//! Each job that was added is settled exactly once. Each started attempt is answered by one [`Event::Ended`], and that
+//! by one decision about the job: `Settle`, `Retry` or `Requeue`.
 //!
-//! **Intents.** The attempts of most jobs are intended and started by two decisions in a row, and the intent may become durable
-//! later. An attempt of a `once` job is only intended, and starts after [`Event::Intended`]; it has its slot and its resources
-//! from the intent on. A `once` job is never stopped under pressure, and is `Unknown` if it was lost.
+//! **Intents.** The attempts of most jobs are intended and started by two decisions in a row, and the intent may become
+//! durable later. An attempt of a `once` job is only intended, and starts after [`Event::Intended`]; it has its slot
+//! and its resources from the intent on. A `once` job is never stopped under pressure, and is `Unknown` if it was lost.
 //!
-//! **Order.** Ready jobs start in order of arrival where they fit, also those that were ready late: see `admission.rs`. At least one
-//! job runs, whatever the memory.
+//! **Order.** Ready jobs start in order of arrival where they fit, also those that were ready late: see `admission.rs`.
+//! At least one job runs, whatever the memory.
 //!
-//! **More memory.** A job that ran out of memory is tried again with twice as much, up to what it may have, and that is no
-//! retry. A `once` job is not.
+//! **More memory.** A job that ran out of memory is tried again with twice as much, up to what it may have, and that is
+//! no retry. A `once` job is not.
 //!
 //! **Permits.** Below a jobserver, jobs start only with its permits. The first job in line that lacks nothing else
 //! is not overtaken. [`Scheduler::wanted_permits`] says what it lacks.
 //!
-//! **The end.** `Drain`, `Stop` and the limit of failures end a batch early: what has not been started is settled, no input is
-//! wanted, and nothing starts any more. `LogFailed` only pauses: nothing starts until `LogWorks`.
+//! **The end.** `Drain`, `Stop` and the limit of failures end a batch early: what has not been started is settled, no
+//! input is wanted, and nothing starts any more. `LogFailed` only pauses: nothing starts until `LogWorks`.
 //!
 //! **Cost.** An event takes O(log n) amortized, except those that end the input or the batch, which look once at each
-//! unfinished job. Memory is bounded by the unfinished jobs, and by the names of the finished ones until the input ends.
+//! unfinished job. Memory is bounded by the unfinished jobs, and by the names of the finished ones until the input
+//! ends.
 //!
 //! | file | contents |
 //! |---|---|
@@ -75,10 +76,10 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) retry: RetryPolicy,
     pub(crate) halt: HaltPolicy,
-    /// Attempts of a job that may be lost with their executor. The one that reaches this number is a failure; the others are
-    /// started again, and count as no retry. 0 counts as 1.
+    /// Attempts of a job that may be lost with their executor. The one that reaches this number is a failure; the
+    /// others are started again, and count as no retry. 0 counts as 1.
     pub(crate) max_lost: u32,
-    /// The CPUs that there are in the beginning. `None`: one a slot.
+    /// The number of CPUs at the beginning. `None`: one a slot.
     pub(crate) capacity: Option<u32>,
     /// The number of jobs, without those that ended in an earlier run, if it is known before the end of the input.
     pub(crate) total: Option<u64>,
@@ -201,9 +202,9 @@ impl Scheduler {
 
     /// Returns true if another job should be added, or the end of the input reported.
     ///
-    /// Ready jobs are read ahead: two a slot, and at least 64. Jobs that wait for others do not count as ready, because those
-    /// others may come later. But above 100,000 waiting jobs (a retry counts too), nothing is read while another job is ready,
-    /// runs or is retried. If there is none, reading is the only way on.
+    /// Ready jobs are read ahead: two a slot, and at least 64. Jobs that wait for others do not count as ready, because
+    /// those others may come later. But above 100,000 waiting jobs (a retry counts too), nothing is read while another
+    /// job is ready, runs or is retried. If there is none, reading is the only way on.
     pub(crate) fn wants_input(&self) -> bool {
         let slots = usize::try_from(self.pool.capacity()).unwrap_or(usize::MAX);
         let is_idle = self.pool.jobs() + self.ready.len() + self.retrying == 0;

@@ -1,5 +1,5 @@
-//! The names of jobs: which are known, which are only waited for, and how the named jobs ended; those that wait for one job; and
-//! cycles among them.
+//! The names of jobs: which are known, which are only waited for, and how the named jobs ended; those that wait for one
+//! job; and cycles among them.
 //!
 //! Until the input ends, a later job may be `after` any earlier one, so names of finished jobs stay. A million of them
 //! are three large blocks (the text, the entries, the table) instead of a million small ones.
@@ -194,11 +194,12 @@ impl Waiters {
 
 /// Returns cycles such that every job that can never start is in one of them, or waits for one.
 ///
-/// An edge is a job and one that it waits for, both below `jobs`. In a cycle each job waits for the next, and the last one
-/// for the first; the first one has the lowest number. No two cycles share a job. Takes O(jobs + edges).
+/// An edge is a job and one that it waits for, both below `jobs`. In a cycle each job waits for the next, and the last
+/// one for the first; the first one has the lowest number. No two cycles share a job. Takes O(jobs + edges).
 pub(crate) fn cycles(jobs: usize, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
     let unmet = unmet_at_the_end(jobs, edges);
-    // Each job that is left waits for another one that is left. One such edge a job leads from any of them into a cycle.
+    // Each job that is left waits for another one that is left. One such edge a job leads from any of them into a
+    // cycle.
     let mut next: Vec<Option<usize>> = vec![None; jobs];
     for &(job, awaited) in edges {
         // A job that waits for one that is left is left, too.

@@ -188,12 +188,12 @@ impl Source {
 
     /// Makes a job of each row of comma-separated values (RFC 4180) after the first row, which names the columns.
     ///
-    /// The words are those of a [`Template`]: `{name}` and `{2}` stand for columns. Rows end with LF or CRLF. A field in
-    /// double quotes may have commas, line ends, and doubled double quotes. Blank lines are skipped; write `""` for an
-    /// empty value in a file with one column. A byte order mark is skipped.
+    /// The words are those of a [`Template`]: `{name}` and `{2}` stand for columns. Rows end with LF or CRLF. A field
+    /// in double quotes may have commas, line ends, and doubled double quotes. Blank lines are skipped; write `""` for
+    /// an empty value in a file with one column. A byte order mark is skipped.
     ///
-    /// A quote inside a field without quotes, a quote that is not closed, a row with more or fewer fields than the first
-    /// one: each is an error. Readers that accept them make jobs that nobody wanted.
+    /// A quote inside a field without quotes, a quote that is not closed, a row with more or fewer fields than the
+    /// first one: each is an error. Readers that accept them make jobs that nobody wanted.
     pub fn csv<I>(self, words: I) -> Jobs
     where
         I: IntoIterator,

@@ -353,7 +353,8 @@ impl fmt::Display for Bytes {
             [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
         match UNITS.iter().find(|(_, unit)| self.0 >= *unit) {
             Some((name, unit)) if self.0 % unit == 0 => write!(f, "{} {name}", self.0 / unit),
-            // In whole numbers: the code that formats fractions is 20 KB, and each program with a `Command` would have it.
+            // In whole numbers: the code that formats fractions is 20 KB, and each program with a `Command` would have
+            // it.
             Some((name, unit)) => {
                 let tenths = self.0 / unit * 10 + (self.0 % unit * 10 + unit / 2) / unit;
                 write!(f, "{}.{} {name}", tenths / 10, tenths % 10)

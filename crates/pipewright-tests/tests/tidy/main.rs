@@ -13,6 +13,11 @@ fn root() -> PathBuf {
 
 /// Returns every Rust file below that folder, with its text, except build output and hidden folders.
 fn sources(below: &str) -> Vec<(String, String)> {
+    files_of(below, "rs")
+}
+
+/// Returns the files below a folder whose names have that extension, with their texts.
+fn files_of(below: &str, kind: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(below)];
     while let Some(folder) = folders.pop() {
@@ -21,7 +26,7 @@ fn sources(below: &str) -> Vec<(String, String)> {
             let is_left_out = name == "target" || name.to_string_lossy().starts_with('.');
             if path.is_dir() && !is_left_out {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == kind) {
                 let name = path.strip_prefix(root()).unwrap().display().to_string();
                 found.push((name.replace('\\', "/"), fs::read_to_string(&path).unwrap()));
             }
@@ -44,6 +49,23 @@ fn a_file_has_at_most_1000_lines() {
     };
     let of_python = sources("python").into_iter();
     none("too long", sources("crates").into_iter().chain(of_python).filter_map(long).collect());
+}
+
+#[test]
+fn no_line_is_longer_than_120_characters() {
+    let gate = (".ci/run".to_owned(), fs::read_to_string(root().join(".ci/run")).unwrap());
+    let scripts = ["ci", "bench"].into_iter().flat_map(|below| files_of(below, "sh"));
+    let sources = ["crates", "bench", "fuzz", "python"].into_iter().flat_map(sources);
+    let mut long = Vec::new();
+    for (name, text) in sources.chain(scripts).chain([gate]) {
+        // A row of a table is one line.
+        let is_row =
+            |line: &str| ["//! |", "/// |"].iter().any(|it| line.trim_start().starts_with(it));
+        let lines = (1..).zip(text.lines());
+        let lines = lines.filter(|(_, line)| line.chars().count() > 120 && !is_row(line));
+        long.extend(lines.map(|(number, _)| format!("{name}:{number}")));
+    }
+    none("a line of more than 120 characters", long);
 }
 
 #[test]

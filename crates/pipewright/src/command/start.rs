@@ -826,7 +826,8 @@ mod tests {
     use super::*;
     use crate::{CancelToken, Contain};
 
-    /// Without it, a status would be waited for and nothing else: no timeout, no stream that is read, no tree that is ended.
+    /// Without it, a status would be waited for and nothing else: no timeout, no stream that is read, no tree that is
+    /// ended.
     #[test]
     fn each_setter_that_a_run_sees_to_has_its_code_linked() {
         type Setter = fn(&mut Command) -> &mut Command;

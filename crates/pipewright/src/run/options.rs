@@ -154,8 +154,8 @@ pub(crate) struct RunSettings {
 }
 
 impl RunSettings {
-    /// Has the child of `status` seen to until it ends. Each setter that gives it a stream, a limit of time, a terminal or a
-    /// tree calls this: the others do not need the code of a run.
+    /// Has the child of `status` seen to until it ends. Each setter that gives it a stream, a limit of time, a terminal
+    /// or a tree calls this: the others do not need the code of a run.
     pub(crate) fn see_to_end(&mut self) -> &mut RunSettings {
         self.finish = Some(on_demand::FINISH_STATUS);
         self

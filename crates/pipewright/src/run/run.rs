@@ -494,7 +494,8 @@ pub(crate) struct Started {
 
 /// A child that has just been started, and is not owned yet.
 ///
-/// A [`Started`] leaves it to the reaper if it is dropped, for which it needs a thread. A caller that waits for its end does not.
+/// A [`Started`] leaves it to the reaper if it is dropped, for which it needs a thread. A caller that waits for its end
+/// does not.
 #[derive(Debug)]
 pub(crate) struct Launched {
     pub(crate) child: ChildHandle,

@@ -120,7 +120,7 @@ fn a_job_reserves_what_it_has_used_in_an_earlier_log_and_is_not_limited_to_it() 
 // Jobs that run at most once, on an executor where they may have to wait for a place: they begin when the log has them,
 // and not before they have a place.
 
-/// An executor with so many places.
+/// An executor with a number of places.
 struct Places {
     free: u32,
     waiting: VecDeque<AttemptKey>,

@@ -1,7 +1,7 @@
 //! Logs of all versions, as programs of those versions have written them: each is opened, listed and resumed.
 //!
-//! The three runs of each had the jobs of `jobs.jsonl`, with a `LONG` of 600: the first one ended at the timeout of the batch, the others
-//! were killed. A new version of the log adds a file here, and changes none.
+//! The three runs of each had the jobs of `jobs.jsonl`, with a `LONG` of 600: the first one ended at the timeout of the
+//! batch, the others were killed. A new version of the log adds a file here, and changes none.
 
 use super::*;
 use crate::batch::Run;
@@ -93,7 +93,8 @@ fn a_log_of_each_version_is_listed_and_not_changed() {
         listed.sort();
         let listed = listed.iter().map(|(job, state, why)| (*job, &**state, why.as_deref()));
         assert_eq!(listed.collect::<Vec<_>>(), LISTED[..jobs], "version {version}");
-        let counts = "1 succeeded, 4 failed, 1 skipped, 1 stopped, 1 not run, 1 interrupted, 1 unknown, 1 refused, 1 started";
+        let counts = "1 succeeded, 4 failed, 1 skipped, 1 stopped, 1 not run, 1 interrupted, 1 unknown, 1 refused, 1 \
+            started";
         let waiting = if version == 1 { "" } else { ", 1 waiting" };
         let summary = view.summary().unwrap();
         assert!(summary.starts_with(&format!("{jobs} jobs: {counts}{waiting}\n")), "{summary}");

@@ -1,5 +1,5 @@
-//! An input that is a file. Its open may wait: for the writer of a named pipe, or for a mount that does not answer. It waits within
-//! the time of its job, and without a stop of the batch.
+//! An input that is a file. Its open may wait: for the writer of a named pipe, or for a mount that does not answer. It
+//! waits within the time of its job, and without a stop of the batch.
 
 use std::fs::File;
 use std::io;
@@ -95,7 +95,8 @@ impl Stdin {
         }
     }
 
-    /// Returns the open file, for a start. A pipe stays open for another start, since what was written to it comes once.
+    /// Returns the open file, for a start. A pipe stays open for another start, since what was written to it comes
+    /// once.
     pub(super) fn file(&mut self) -> Option<io::Result<File>> {
         match std::mem::replace(self, Stdin::New) {
             Stdin::Open(file) if file.metadata().is_ok_and(|found| found.is_file()) => {

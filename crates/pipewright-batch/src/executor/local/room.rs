@@ -1,5 +1,5 @@
-//! The number of attempts that run at once, where handles or processes are short: as many as find room, and one more from time to
-//! time. What finds none waits for the end of another one.
+//! The number of attempts that run at once, where handles or processes are short: as many as find room, and one more
+//! from time to time. What finds none waits for the end of another one.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,6 +16,8 @@ pub(super) const PAUSE: Duration = Duration::from_millis(50);
 const OWN_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Handles that a start takes, and that are kept for the log, the outputs and the reports.
+// A margin, not a count: the pipes and the pidfd of a start, the files of the log with that of its lock, those of a few
+// reports.
 const SPARE: usize = 24;
 
 /// The room for attempts.

@@ -23,8 +23,8 @@ use super::{Job, NotUnicode, Record, os_string};
 /// | `{2}`, `{2.}`, `{2/}`, `{2//}`, `{2/.}` | the same for the second column, numbered from 1 |
 /// | `{name}`, `{name.}`, … | the same for the column of that name, where columns have names |
 ///
-/// They are those of GNU parallel, with the same results. They are replaced inside words and never through a shell, so a
-/// value needs no quoting and cannot become two words. A `{}`, `{.}`, `{/}`, `{//}` or `{/.}` that is a whole word
+/// They are those of GNU parallel, with the same results. They are replaced inside words and never through a shell, so
+/// a value needs no quoting and cannot become two words. A `{}`, `{.}`, `{/}`, `{//}` or `{/.}` that is a whole word
 /// becomes one word for each column; inside a word the values are joined by spaces. A command without placeholders gets
 /// the values as its last arguments.
 ///

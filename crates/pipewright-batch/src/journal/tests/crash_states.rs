@@ -1,6 +1,6 @@
-//! Each state of the files that a kill or a power cut can leave: a runner's writes, truncations, flushes and names are recorded,
-//! and every prefix of them is made again, with any part of what was not flushed. Each such log opens, and knows what was
-//! durable. Damage that no crash leaves is refused.
+//! Each state of the files that a kill or a power cut can leave: a runner's writes, truncations, flushes and names are
+//! recorded, and every prefix of them is made again, with any part of what was not flushed. Each such log opens, and
+//! knows what was durable. Damage that no crash leaves is refused.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -314,8 +314,8 @@ fn every_state_that_a_crash_can_leave_is_resumed() {
     assert!(without_log > 2 && resumed > 100, "{without_log}, {resumed}");
 }
 
-/// Returns a folder with a log as it is before the end of its first run, and the commits of its write-ahead log: for each the
-/// number of its last frame.
+/// Returns a folder with a log as it is before the end of its first run, and the commits of its write-ahead log: for
+/// each the number of its last frame.
 fn unfinished(ops: &[Op]) -> (Folder, Vec<usize>) {
     let mut disk = Disk::default();
     let end =
@@ -337,7 +337,8 @@ fn a_damaged_write_ahead_log_is_refused_and_does_not_begin_anew() {
     let path = folder.0.path().join("run.db-wal");
     let whole = fs::read(&path).unwrap();
     let log = fs::read(folder.log()).unwrap();
-    // The header, and each frame of all transactions but the last: the number of its page, its salt, its checksum, its page.
+    // The header, and each frame of all transactions but the last: the number of its page, its salt, its checksum, its
+    // page.
     let before_last = commits[commits.len() - 2];
     let frames = (0..=before_last).map(|frame| 32 + frame * (24 + 4096));
     let places = frames.flat_map(|at| [at + 3, at + 9, at + 17, at + 24, at + 24 + 4000]);

@@ -466,7 +466,8 @@ fn numbers_that_no_clock_has_are_no_panic() {
         crafted(
             &folder,
             &format!(
-                "UPDATE attempts SET elapsed_seconds = {seconds}; UPDATE attempts SET started = {seconds} WHERE id = 2; \
+                "UPDATE attempts SET elapsed_seconds = {seconds}; UPDATE attempts SET started = {seconds} WHERE id = \
+                 2; \
                  UPDATE runs SET started = {seconds}; UPDATE batch SET created = {seconds}; \
                  UPDATE jobs SET number = 9223372036854775807 WHERE id = 3; \
                  INSERT INTO running VALUES (3, 1, 4294967295, 4294967295, {seconds}, 0, -1, 9223372036854775807)"

@@ -293,7 +293,7 @@ impl Free {
             && needs.named.iter().all(|need| i64::from(need.count) <= self.named[need.kind])
     }
 
-    /// Takes what is kept for a starving job: all but a single CPU.
+    /// Takes what is kept for a starving job: all CPUs except one.
     fn keep(&mut self, needs: &Needs) {
         if needs.cpus.get() > 1 {
             self.cpus -= i64::from(needs.cpus.get());
