@@ -231,8 +231,8 @@ impl Batch {
         self
     }
 
-    /// Sets what every job starts with: an empty environment, a user, a niceness, a umask, and limits of each job's tree. A job's
-    /// own memory takes the place of that in the limits. Limits need [`Containing::Tree`].
+    /// Sets what every job starts with: an empty environment, a user, a niceness, a umask, and limits of each job's
+    /// tree. A job's own memory takes the place of that in the limits. Limits need [`Containing::Tree`].
     ///
     /// ```
     /// use pipewright_batch::{Batch, JobAttributes};

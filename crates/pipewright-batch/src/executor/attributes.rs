@@ -1,4 +1,5 @@
-//! Attributes that all jobs of a batch start with: an empty environment, a user, a niceness, a umask and limits of each tree.
+//! Attributes that all jobs of a batch start with: an empty environment, a user, a niceness, a umask and limits of each
+//! tree.
 
 use pipewright::{Command, Limits};
 use serde::{Deserialize, Serialize};

@@ -550,7 +550,8 @@ pub(super) struct Slots {
 
 /// The containment of a command.
 pub(super) enum Place {
-    /// A tree, perhaps with limits. `None`: one of its own, for a command of another user, which no holder of several starts.
+    /// A tree, perhaps with limits. `None`: one of its own, for a command of another user, which no holder of several
+    /// starts.
     Tree(Option<TreeSlot>, Option<Limits>),
     Group,
 }

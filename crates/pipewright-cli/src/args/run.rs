@@ -62,7 +62,8 @@ pub(crate) struct RunOptions {
     pub(crate) detach: bool,
 
     /// Write stdout to FILE, "inherit" (or -) or "null"
-    #[arg(long, conflicts_with = "tee", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::OUTPUT)]
+    #[arg(long, conflicts_with = "tee", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(help_heading = headings::OUTPUT)]
     pub(crate) stdout: Option<PathBuf>,
 
     /// Write stderr to FILE, "inherit" (or -) or "null"

@@ -1,4 +1,5 @@
-//! Options of a command that `run` and `pipe` have for theirs and `batch` for its jobs: what it starts with, its limits and its retries.
+//! Options of a command that `run` and `pipe` have for theirs and `batch` for its jobs: what it starts with, its limits
+//! and its retries.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -59,8 +60,8 @@ pub(crate) struct EnvironmentOptions {
 pub(crate) struct ResourceOptions {
     /// Limit the memory of all processes together
     ///
-    /// If they need more, the kernel kills one of them; the exit code of a command that dies of it is 137. `pipewright doctor` says whether
-    /// limits can be had here, and what would help.
+    /// If they need more, the kernel kills one of them; the exit code of a command that dies of it is 137. `pipewright
+    /// doctor` says whether limits can be had here, and what would help.
     #[arg(long, value_name = "BYTES", value_hint = ValueHint::Other, value_parser = parse_some_bytes,
           help_heading = headings::LIMITS)]
     pub(crate) memory: Option<usize>,

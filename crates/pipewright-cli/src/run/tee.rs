@@ -23,8 +23,8 @@ pub(crate) struct TeeFile {
 }
 
 impl TeeFile {
-    /// Checks that the file can be written, and changes nothing: a command that is not found leaves it as it is. A named
-    /// pipe is opened, and waits for its reader.
+    /// Checks that the file can be written, and changes nothing: a command that is not found leaves it as it is. A
+    /// named pipe is opened, and waits for its reader.
     pub(crate) fn new(
         path: Option<&Path>,
         is_append: bool,

@@ -716,7 +716,8 @@ pub(crate) trait Children: Send + Sync {
     fn status(&self) -> io::Result<ExitStatus>;
 }
 
-// Not derived, nor a supertrait: a program with a run would contain the format of all that it holds, which nobody prints.
+// Not derived, nor a supertrait: a program with a run would contain the format of all that it holds, which nobody
+// prints.
 impl fmt::Debug for dyn Children {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.handles().iter().map(ChildHandle::pid)).finish()
