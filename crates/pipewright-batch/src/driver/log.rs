@@ -70,23 +70,23 @@ impl Log {
 
     /// Returns the identity of the batch, which all its runs share.
     pub(super) fn batch_id(&self) -> Option<&str> {
-        self.journal.as_ref().map(Journal::batch_id)
+        self.journal.as_ref().map(|it| &*it.batch_id)
     }
 
     /// Returns the identity of this run.
     pub(super) fn run_id(&self) -> Option<&str> {
-        self.journal.as_ref().map(Journal::run_id)
+        self.journal.as_ref().map(|it| &*it.run_id)
     }
 
     /// Returns the identities of the earlier runs, if all of them are known.
     pub(super) fn earlier_runs(&self) -> Option<&[String]> {
-        self.journal.as_ref()?.earlier_runs()
+        self.journal.as_ref()?.earlier_runs.as_deref()
     }
 
     /// Returns the place where output is kept until it is printed.
     pub(super) fn keep_beside(&self) -> Option<KeepBeside> {
         let journal = self.journal.as_ref()?;
-        let (log, batch_id) = (journal.path().to_owned(), journal.batch_id().to_owned());
+        let (log, batch_id) = (journal.path.clone(), journal.batch_id.clone());
         Some(KeepBeside { log, batch_id, is_resumed: self.is_resumed() })
     }
 
@@ -107,10 +107,10 @@ impl Log {
         let Some(journal) = &self.journal else { return Vec::new() };
         let resumed = self.past.as_ref().map(|past| {
             let jobs = if past.len() == 1 { "job" } else { "jobs" };
-            format!("run {} of this batch; the log has {} {jobs}", journal.run(), past.len())
+            format!("run {} of this batch; the log has {} {jobs}", journal.run, past.len())
         });
-        let mode = journal.mode().notice().map(ToOwned::to_owned);
-        let lost = journal.lost_outputs().iter().cloned();
+        let mode = journal.mode.notice().map(ToOwned::to_owned);
+        let lost = journal.lost_outputs.iter().cloned();
         resumed.into_iter().chain(mode).chain(lost).collect()
     }
 
@@ -145,7 +145,7 @@ impl Log {
 
     /// Returns true if the runner before was killed while nodes ran its jobs.
     pub(super) fn left_nodes(&self) -> bool {
-        self.journal.as_ref().is_some_and(Journal::left_nodes)
+        self.journal.as_ref().is_some_and(|it| it.left_nodes)
     }
 
     /// Notes the number of slots. It is the largest one in the end.
@@ -186,7 +186,7 @@ impl Log {
 
     /// Returns the number of jobs of the runner before that still ran, and were killed.
     pub(super) fn killed(&self) -> u32 {
-        self.journal.as_ref().map_or(0, Journal::killed)
+        self.journal.as_ref().map_or(0, |it| it.killed)
     }
 
     pub(super) fn ended(&mut self, end: &AttemptEnd, output: &OutputSummary, is_lost: bool) {

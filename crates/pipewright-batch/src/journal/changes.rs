@@ -16,29 +16,29 @@ use crate::job::JobId;
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// New jobs. Their rows are consecutive, which makes a lookup an index.
-    jobs: Vec<NewJob>,
+    pub(super) jobs: Vec<NewJob>,
     /// Changes of jobs that the log has.
-    updates: BTreeMap<u32, JobChange>,
+    pub(super) updates: BTreeMap<u32, JobChange>,
     /// Rows of jobs whose attempt the log has as running, and that does not run any more.
-    over: Vec<u32>,
+    pub(super) over: Vec<u32>,
     /// Attempts that run now, by the row of the job. Written after `over`.
-    running: BTreeMap<u32, RunningAttempt>,
+    pub(super) running: BTreeMap<u32, RunningAttempt>,
     /// The processes of attempts that the log has as running, by the row of the job.
-    processes: BTreeMap<u32, Process>,
-    attempts: Vec<EndedAttempt>,
-    run: Option<RunChange>,
+    pub(super) processes: BTreeMap<u32, Process>,
+    pub(super) attempts: Vec<EndedAttempt>,
+    pub(super) run: Option<RunChange>,
     /// Jobs of the log, as the input of the run describes them.
-    described: Vec<Description>,
+    pub(super) described: Vec<Description>,
     /// Jobs of the log that the input of a run does not have.
-    removed: Vec<(u32, u32)>,
+    pub(super) removed: Vec<(u32, u32)>,
     /// The end of the input of a run, and the number of its jobs.
-    input_end: Option<(u32, u64)>,
+    pub(super) input_end: Option<(u32, u64)>,
     /// A run, and the largest number of its slots.
-    slots: Option<(u32, u32)>,
+    pub(super) slots: Option<(u32, u32)>,
     /// Intents that are reported when they are durable.
-    awaited: Vec<AttemptKey>,
+    pub(super) awaited: Vec<AttemptKey>,
     /// Attempts with a folder that has to be on disk before this is committed.
-    outputs: Vec<(u64, PathBuf)>,
+    pub(super) outputs: Vec<(u64, PathBuf)>,
     bytes: usize,
 }
 
@@ -143,69 +143,15 @@ impl Changes {
         self.bytes
     }
 
-    pub(crate) fn jobs(&self) -> &[NewJob] {
-        &self.jobs
-    }
-
-    pub(crate) fn updates(&self) -> impl Iterator<Item = (u32, &JobChange)> {
-        self.updates.iter().map(|(row, change)| (*row, change))
-    }
-
-    pub(crate) fn over(&self) -> &[u32] {
-        &self.over
-    }
-
-    pub(crate) fn running(&self) -> impl Iterator<Item = &RunningAttempt> {
-        self.running.values()
-    }
-
-    pub(crate) fn processes(&self) -> impl Iterator<Item = (u32, Process)> {
-        self.processes.iter().map(|(row, process)| (*row, *process))
-    }
-
-    pub(crate) fn attempts(&self) -> &[EndedAttempt] {
-        &self.attempts
-    }
-
-    pub(crate) fn run(&self) -> Option<&RunChange> {
-        self.run.as_ref()
-    }
-
-    pub(crate) fn described(&self) -> &[Description] {
-        &self.described
-    }
-
-    pub(crate) fn removed(&self) -> &[(u32, u32)] {
-        &self.removed
-    }
-
-    pub(crate) fn input_end(&self) -> Option<(u32, u64)> {
-        self.input_end
-    }
-
-    pub(crate) fn slots(&self) -> Option<(u32, u32)> {
-        self.slots
-    }
-
     /// Returns true if an intent is to be reported when it is durable.
     pub(crate) fn is_awaited(&self) -> bool {
         !self.awaited.is_empty()
-    }
-
-    /// Takes the intents that are to be reported when they are durable.
-    pub(crate) fn take_awaited(&mut self) -> Vec<AttemptKey> {
-        std::mem::take(&mut self.awaited)
     }
 
     /// Asks that the folder of an attempt is put on disk before this is committed.
     pub(crate) fn await_output(&mut self, attempt: u64, folder: PathBuf) {
         self.bytes += size_of::<(u64, PathBuf)>() + folder.as_os_str().len();
         self.outputs.push((attempt, folder));
-    }
-
-    /// Takes the attempts with folders that have to be on disk, by their rows.
-    pub(crate) fn take_outputs(&mut self) -> Vec<(u64, PathBuf)> {
-        std::mem::take(&mut self.outputs)
     }
 
     /// Makes an attempt a success without its output, if it was a success. Returns the number of its job.

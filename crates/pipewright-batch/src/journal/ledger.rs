@@ -100,10 +100,6 @@ impl Ledger {
         std::mem::take(&mut self.changes)
     }
 
-    pub(crate) fn changes(&self) -> &Changes {
-        &self.changes
-    }
-
     /// Returns true if the job has a row.
     pub(crate) fn has(&self, job: &LoggedJob<'_>) -> bool {
         self.active.contains_key(&job.number) || self.past.row_of(job.id).is_some()
@@ -502,7 +498,7 @@ mod tests {
         assert!(ledger.take().is_empty(), "an earlier run has noted it");
         ledger.waits(&new);
         let changes = ledger.take();
-        let added: Vec<_> = changes.jobs().iter().map(|it| (it.row, it.change.state)).collect();
+        let added: Vec<_> = changes.jobs.iter().map(|it| (it.row, it.change.state)).collect();
         assert_eq!(added, [(9, JobState::Waiting)]);
         ledger.waits(&new);
         assert!(ledger.take().is_empty(), "this run has noted it");
@@ -519,7 +515,7 @@ mod tests {
             ledger.intend(&intent(job, attempt));
             ledger.ended(&end(attempt, outcome), LoggedOutput::default());
             let changes = ledger.take();
-            let states: Vec<_> = changes.updates().map(|(row, it)| (row, it.state)).collect();
+            let states: Vec<_> = changes.updates.iter().map(|(row, it)| (*row, it.state)).collect();
             assert_eq!(states, [(3, JobState::Started)], "attempt {attempt}");
         }
     }
@@ -545,8 +541,8 @@ mod tests {
             ledger.take();
             ledger.void(AttemptKey { job: 1, attempt: 2 });
             let changes = ledger.take();
-            assert_eq!(changes.over().len(), 1, "it does not run any more");
-            let states: Vec<_> = changes.updates().map(|(_, it)| it.state).collect();
+            assert_eq!(changes.over.len(), 1, "it does not run any more");
+            let states: Vec<_> = changes.updates.values().map(|it| it.state).collect();
             assert_eq!(states, [expected], "{earlier:?} {has_run}");
         }
     }
@@ -564,7 +560,7 @@ mod tests {
         runs_as(&mut ledger, 1);
         assert!(ledger.take().is_empty(), "it is the process of another attempt");
         runs_as(&mut ledger, 2);
-        assert_eq!(ledger.take().processes().collect::<Vec<_>>(), [(9, process)]);
+        assert_eq!(ledger.take().processes, [(9, process)].into());
         ledger.ended(&end(2, AttemptOutcome::Exited(0)), LoggedOutput::default());
         ledger.take();
         runs_as(&mut ledger, 2);
@@ -582,7 +578,7 @@ mod tests {
             let end = AttemptEnd { node, ..end(1, outcome(long.clone())) };
             ledger.ended(&end, LoggedOutput::default());
             let changes = ledger.take();
-            let end = &changes.attempts()[0].end;
+            let end = &changes.attempts[0].end;
             let lengths = [end.outcome.reason(), end.node.as_deref()].map(|it| it.map(str::len));
             assert_eq!(lengths, [Some(MOST_TEXT_BYTES); 2]);
         }

@@ -42,9 +42,9 @@ mod tests;
 mod writer;
 
 #[cfg(test)]
-pub(crate) use sqlite::watched;
+pub(crate) use tests::watched;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -59,8 +59,6 @@ use changes::Process;
 use ledger::Ledger;
 use pipewright_os::base::private_file::{Facts, PrivateLock};
 use pipewright_os::process::open::start_time;
-#[cfg(test)]
-use writer::Flushed;
 use writer::Queue;
 
 /// The changes from which on [`Journal::submit_if_large`] hands them to the writer.
@@ -127,71 +125,30 @@ pub(crate) struct Journal {
     ledger: Ledger,
     queue: Arc<Queue>,
     writer: Option<JoinHandle<Result<(), LogError>>>,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     facts: Facts,
-    batch_id: String,
-    run_id: String,
-    earlier_runs: Option<Vec<String>>,
-    run: u32,
-    mode: JournalMode,
-    /// The last runner was killed while nodes ran its jobs.
-    left_nodes: bool,
+    /// The random identity of the batch, 32 hexadecimal digits, which all its runs share.
+    pub(crate) batch_id: String,
+    pub(crate) run_id: String,
+    /// The identities of the earlier runs. `None`: an older version has not written all of them.
+    pub(crate) earlier_runs: Option<Vec<String>>,
+    /// The number of this run, from 1.
+    pub(crate) run: u32,
+    pub(crate) mode: JournalMode,
+    /// The last runner was killed while nodes ran its jobs. They end them when they miss it.
+    pub(crate) left_nodes: bool,
     /// The number of jobs of the last runner that still ran, and were killed.
-    killed: u32,
+    pub(crate) killed: u32,
     /// A line for each job that is ok, and whose output a power cut has taken.
-    lost_outputs: Vec<String>,
+    pub(crate) lost_outputs: Vec<String>,
     /// Released after the writer has ended.
     _lock: PrivateLock,
 }
 
 impl Journal {
-    /// Returns the random identity of the batch, 32 hexadecimal digits, which all its runs share.
-    pub(crate) fn batch_id(&self) -> &str {
-        &self.batch_id
-    }
-
-    /// Returns the random identity of this run.
-    pub(crate) fn run_id(&self) -> &str {
-        &self.run_id
-    }
-
-    /// Returns the identities of the earlier runs. `None`: an older version has not written all of them.
-    pub(crate) fn earlier_runs(&self) -> Option<&[String]> {
-        self.earlier_runs.as_deref()
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Calls the function before each commit, on the thread that writes. Only the first one counts.
     pub(crate) fn keep_outputs(&self, keeper: Arc<dyn Fn() + Send + Sync>) {
         self.queue.keep_outputs(keeper);
-    }
-
-    /// Returns the number of this run, from 1.
-    pub(crate) fn run(&self) -> u32 {
-        self.run
-    }
-
-    /// Returns the way in which changes become durable, for a message if it is not the fast one.
-    pub(crate) fn mode(&self) -> JournalMode {
-        self.mode
-    }
-
-    /// Returns true if the last runner was killed while nodes ran its jobs. They end them when they miss it.
-    pub(crate) fn left_nodes(&self) -> bool {
-        self.left_nodes
-    }
-
-    /// Returns the number of jobs of the last runner that still ran, and were killed.
-    pub(crate) fn killed(&self) -> u32 {
-        self.killed
-    }
-
-    /// Returns a line for each job that is ok, and whose output a power cut has taken.
-    pub(crate) fn lost_outputs(&self) -> &[String] {
-        &self.lost_outputs
     }
 
     /// Notes the number of slots.
@@ -277,28 +234,6 @@ impl Journal {
         self.queue.put(self.ledger.take());
     }
 
-    /// Submits, and waits until everything is durable.
-    ///
-    /// # Errors
-    /// The log fails at the moment. The changes are kept, and will be written when it works again. The error itself is
-    /// a report.
-    #[cfg(test)]
-    pub(crate) fn flush(&mut self) -> Result<(), LogError> {
-        self.submit();
-        match self.queue.flush() {
-            Flushed::Durable => Ok(()),
-            Flushed::Failing => Err(LogError::new(&self.path, LogErrorKind::Failing)),
-            Flushed::WriterEnded => Err(LogError::new(&self.path, LogErrorKind::WriterEnded)),
-        }
-    }
-
-    /// Commits everything that was submitted, in a log that is watched. `each`: from now on each submission at once,
-    /// too.
-    #[cfg(test)]
-    pub(crate) fn step(&self, each: bool) {
-        self.queue.step(each);
-    }
-
     /// Returns the next report, if there is one.
     pub(crate) fn next_report(&mut self) -> Option<Report> {
         self.queue.next_report()
@@ -326,7 +261,7 @@ impl Journal {
     /// Submits if much is collected. Call it when all consequences of all events are noted: what is submitted may be
     /// durable without the rest.
     pub(crate) fn submit_if_large(&mut self) {
-        if self.ledger.changes().bytes() >= MOST_COLLECTED_BYTES {
+        if self.ledger.changes.bytes() >= MOST_COLLECTED_BYTES {
             self.submit();
         }
     }

@@ -168,14 +168,10 @@ fn begin(
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(sqlite)?;
     connection.set_prepared_statement_cache_capacity(32);
 
-    #[cfg(not(test))]
-    let queue = Arc::new(Queue::new(waker));
-    // A test that watches the commits releases each.
+    let queue = Queue::new(waker);
     #[cfg(test)]
-    let queue = Arc::new(match super::watched::is_watched(path) {
-        true => Queue::held(waker),
-        false => Queue::new(waker),
-    });
+    let queue = super::watched::led(queue, path);
+    let queue = Arc::new(queue);
     let store = SqliteStore::new(connection, path);
     let writer = writer::start_writer(store, Arc::clone(&queue))
         .map_err(|error| LogError::io(path, error))?;

@@ -3,8 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::ledger::JobState;
-use super::ledger::LoggedJob;
+use super::ledger::{JobState, LoggedJob};
 use crate::job::JobId;
 use crate::scheduler::JobEnd;
 
@@ -64,7 +63,7 @@ fn halves(id: JobId) -> [u64; 2] {
 
 /// All jobs of a log, sorted by identity.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Entries(Arc<Vec<Entry>>);
+pub(crate) struct Entries(pub(super) Arc<Vec<Entry>>);
 
 impl Entries {
     /// Sorts the jobs. `None`: two have the same identity, which no log has.
@@ -97,7 +96,7 @@ impl Entries {
 /// others.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
-    entries: Entries,
+    pub(super) entries: Entries,
     /// A bit a job, in the order of the entries. Not in them: others share them, and a log may have millions.
     seen: Vec<u64>,
 }
@@ -146,13 +145,6 @@ impl Past {
         self.entries.0.get(index).map(past_job)
     }
 
-    /// Returns the jobs that were interrupted, among them the `once` jobs that are unknown now.
-    #[cfg(test)]
-    pub(crate) fn interrupted(&self) -> impl Iterator<Item = PastJob> {
-        let jobs = self.entries.0.iter().map(past_job);
-        jobs.filter(|job| matches!(job.state, JobState::Interrupted | JobState::UNKNOWN))
-    }
-
     /// Returns the jobs that were never looked up: after the whole input, those that it no longer has.
     pub(crate) fn removed(&self) -> impl Iterator<Item = PastJob> {
         let is_seen = |index: usize| {
@@ -163,7 +155,7 @@ impl Past {
     }
 }
 
-fn past_job(entry: &Entry) -> PastJob {
+pub(super) fn past_job(entry: &Entry) -> PastJob {
     let Entry { row, is_removed, description, .. } = *entry;
     PastJob { id: entry.id(), row, state: entry.state(), is_removed, description }
 }

@@ -83,7 +83,7 @@ pub(crate) struct Counts {
     /// Started jobs that have a process now.
     pub(crate) running: u64,
     /// By the word of the state.
-    states: HashMap<&'static str, u64>,
+    pub(super) states: HashMap<&'static str, u64>,
 }
 
 impl Counts {
@@ -93,12 +93,6 @@ impl Counts {
         if let Some(word) = JobState::words().find(|word| *word == state) {
             *self.states.entry(word).or_default() += count;
         }
-    }
-
-    /// Returns the number of jobs in this state. The class of a failure does not matter.
-    #[cfg(test)]
-    pub(crate) fn of(&self, state: JobState) -> u64 {
-        self.states.get(state.name()).copied().unwrap_or(0)
     }
 
     /// Returns the states that jobs are in, in the order of reports: the word and the number of jobs.

@@ -165,7 +165,7 @@ const PAGES_BEFORE_CHECKPOINT: i64 = 4000;
 /// A connection that writes a log.
 #[derive(Debug)]
 pub(crate) struct SqliteStore {
-    connection: Connection,
+    pub(super) connection: Connection,
     path: PathBuf,
 }
 
@@ -230,50 +230,45 @@ impl SqliteStore {
         write_changes(&transaction, changes)?;
         transaction.commit()
     }
-
-    #[cfg(test)]
-    pub(crate) fn connection(&self) -> &Connection {
-        &self.connection
-    }
 }
 
 impl Store for SqliteStore {
     fn commit(&mut self, changes: &Changes) -> Result<(), LogError> {
         self.write(changes).map_err(|error| LogError::sqlite(&self.path, error))?;
         #[cfg(test)]
-        watched::note(&self.path, &self.connection);
+        super::watched::note(&self.path, &self.connection);
         Ok(())
     }
 }
 
 /// Writes changes within a transaction. All statements give the same rows if they run twice.
 pub(crate) fn write_changes(connection: &Connection, changes: &Changes) -> rusqlite::Result<()> {
-    for job in changes.jobs() {
+    for job in &changes.jobs {
         insert_job(connection, job)?;
     }
-    for (row, change) in changes.updates() {
-        update_job(connection, row, change)?;
+    for (row, change) in &changes.updates {
+        update_job(connection, *row, change)?;
     }
-    for job in changes.over() {
+    for job in &changes.over {
         connection.prepare_cached("DELETE FROM running WHERE job = ?1")?.execute([job])?;
     }
-    for attempt in changes.running() {
+    for attempt in changes.running.values() {
         insert_running(connection, attempt)?;
     }
-    for (job, process) in changes.processes() {
+    for (job, process) in &changes.processes {
         let update = "UPDATE running SET pid = ?2, pid_start = ?3 WHERE job = ?1";
         let mut update = connection.prepare_cached(update)?;
         update.execute(params![job, process.pid, signed(process.start)])?;
     }
-    for attempt in changes.attempts() {
+    for attempt in &changes.attempts {
         insert_attempt(connection, attempt)?;
     }
     write_input(connection, changes)?;
-    if let Some(slots) = changes.slots() {
+    if let Some(slots) = changes.slots {
         let update = "UPDATE runs SET slots = max(slots, ?2) WHERE number = ?1";
         connection.prepare_cached(update)?.execute(slots)?;
     }
-    changes.run().map_or(Ok(()), |run| end_run(connection, run))
+    changes.run.as_ref().map_or(Ok(()), |run| end_run(connection, run))
 }
 
 fn insert_job(connection: &Connection, job: &NewJob) -> rusqlite::Result<()> {
@@ -368,18 +363,18 @@ fn insert_attempt(connection: &Connection, attempt: &EndedAttempt) -> rusqlite::
 
 /// Writes which jobs the input has, and its end.
 fn write_input(connection: &Connection, changes: &Changes) -> rusqlite::Result<()> {
-    for Description { row, number, line, name, command, settings } in changes.described() {
+    for Description { row, number, line, name, command, settings } in &changes.described {
         let update = "UPDATE jobs SET number = ?2, line = ?3, name = ?4, settings = ?5, command = ?6, removed = NULL \
                       WHERE id = ?1";
         let (number, line, command) = (signed(*number), line.map(signed), Bytes(command));
         let values = params![row, number, line, name, settings, command];
         connection.prepare_cached(update)?.execute(values)?;
     }
-    for removed in changes.removed() {
+    for removed in &changes.removed {
         let update = "UPDATE jobs SET removed = ?2 WHERE id = ?1";
         connection.prepare_cached(update)?.execute(*removed)?;
     }
-    if let Some((run, jobs)) = changes.input_end() {
+    if let Some((run, jobs)) = changes.input_end {
         let update = "UPDATE runs SET jobs = ?2 WHERE number = ?1";
         connection.prepare_cached(update)?.execute((run, signed(jobs)))?;
     }
@@ -419,62 +414,6 @@ pub(crate) trait Store {
     /// Nothing was written, or everything was and that is not certain. The caller repeats the call with the same
     /// changes.
     fn commit(&mut self, changes: &Changes) -> Result<(), LogError>;
-}
-
-/// Tests that look at a log after each commit.
-#[cfg(test)]
-pub(crate) mod watched {
-    use std::collections::HashMap;
-    use std::path::{Path, PathBuf};
-    use std::sync::{Arc, Mutex, PoisonError};
-
-    use rusqlite::Connection;
-
-    type Watcher = Arc<Mutex<dyn FnMut(&Connection) + Send>>;
-
-    static WATCHERS: Mutex<Option<HashMap<PathBuf, Watcher>>> = Mutex::new(None);
-
-    /// Calls the function after each commit of that log, on the thread that writes it.
-    pub(crate) fn watch(log: &Path, watcher: impl FnMut(&Connection) + Send + 'static) {
-        let watcher: Watcher = Arc::new(Mutex::new(watcher));
-        let mut all = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get_or_insert_default().insert(log.to_owned(), watcher);
-    }
-
-    pub(crate) fn forget(log: &Path) {
-        let mut all = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get_or_insert_default().remove(log);
-    }
-
-    /// Returns true if somebody looks at the log.
-    pub(crate) fn is_watched(log: &Path) -> bool {
-        let all = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
-        all.as_ref().is_some_and(|all| all.contains_key(log))
-    }
-
-    static SYNCED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-    /// Notes a folder that is on disk.
-    pub(in crate::journal) fn note_synced(folder: &Path) {
-        SYNCED.lock().unwrap_or_else(PoisonError::into_inner).push(folder.to_owned());
-    }
-
-    /// Returns the folders below that one that are on disk, and forgets them.
-    pub(crate) fn take_synced(below: &Path) -> Vec<PathBuf> {
-        let mut all = SYNCED.lock().unwrap_or_else(PoisonError::into_inner);
-        let (taken, kept) = all.drain(..).partition(|folder| folder.starts_with(below));
-        *all = kept;
-        taken
-    }
-
-    pub(super) fn note(log: &Path, connection: &Connection) {
-        let all = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
-        let watcher = all.as_ref().and_then(|all| all.get(log)).map(Arc::clone);
-        drop(all);
-        if let Some(watcher) = watcher {
-            watcher.lock().unwrap_or_else(PoisonError::into_inner)(connection);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,13 +11,13 @@ use std::{fmt, io};
 use pipewright_os::base::error::OneLine;
 use pipewright_os::base::files::{Filesystem, sync_file, sync_folder};
 
-use super::Report;
 use super::changes::Changes;
 use super::error::LogError;
 use super::sqlite::Store;
+use super::{Report, Waker};
 
 /// The memory of waiting changes from which on the driver waits for the disk.
-const MOST_BYTES: usize = 8 << 20;
+pub(super) const MOST_BYTES: usize = 8 << 20;
 
 /// The shortest time from the start of a commit to the start of the next one, unless an intent is awaited.
 ///
@@ -30,37 +30,37 @@ const ENOUGH_BYTES: usize = 1 << 20;
 
 /// The queue. The driver puts changes in, the writer takes all of them at once.
 pub(super) struct Queue {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Work for the writer: changes, or the end.
-    work: Condvar,
+    pub(super) work: Condvar,
     /// Progress for the driver: room, a commit, or a failure.
-    progress: Condvar,
-    waker: Box<dyn Fn() + Send + Sync>,
+    pub(super) progress: Condvar,
+    waker: Waker,
     /// Puts outputs on disk, before the ends that belong to them.
     keeper: OnceLock<Arc<dyn Fn() + Send + Sync>>,
-    interval: Duration,
+    pub(super) interval: Duration,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    pending: Changes,
+pub(super) struct State {
+    pub(super) pending: Changes,
     /// Groups that were put in, and those of them that are durable.
-    put: u64,
-    durable: u64,
+    pub(super) put: u64,
+    pub(super) durable: u64,
     taken: u64,
     reports: VecDeque<Report>,
-    failing: bool,
+    pub(super) failing: bool,
     closing: bool,
     /// The writer waits for changes, and not for the time of the next commit.
-    is_idle: bool,
+    pub(super) is_idle: bool,
     /// The earliest time of the next commit.
     next_commit: Option<Instant>,
-    writer_ended: bool,
+    pub(super) writer_ended: bool,
     /// Nothing is committed until it is asked for, so that a test plays the same game again.
-    is_held: bool,
+    pub(super) is_held: bool,
     /// While it is held: each group is committed as soon as it is put in.
     #[cfg(test)]
-    is_stepped: bool,
+    pub(super) is_stepped: bool,
 }
 
 impl fmt::Debug for Queue {
@@ -69,45 +69,10 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// The result of a wait for the disk.
-#[cfg(test)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flushed {
-    Durable,
-    Failing,
-    WriterEnded,
-}
-
 impl Queue {
-    pub(super) fn new(waker: Box<dyn Fn() + Send + Sync>) -> Queue {
-        Queue::with_interval(waker, INTERVAL)
-    }
-
-    /// Creates a queue with that time between the starts of two commits.
-    pub(super) fn with_interval(waker: Box<dyn Fn() + Send + Sync>, interval: Duration) -> Queue {
+    pub(super) fn new(waker: Waker) -> Queue {
         let (state, work, progress) = Default::default();
-        Queue { state, work, progress, waker, keeper: OnceLock::new(), interval }
-    }
-
-    /// Creates a queue whose changes are committed by [`step`](Queue::step) alone, and at the end.
-    #[cfg(test)]
-    pub(super) fn held(waker: Box<dyn Fn() + Send + Sync>) -> Queue {
-        let queue = Queue::with_interval(waker, Duration::ZERO);
-        queue.lock().is_held = true;
-        queue
-    }
-
-    /// Commits everything that was put in. `each`: from now on each group as it is put in, too.
-    #[cfg(test)]
-    pub(super) fn step(&self, each: bool) {
-        let mut state = self.lock();
-        while !(state.is_idle && state.pending.is_empty() || state.failing || state.writer_ended) {
-            state.is_held = false;
-            self.work.notify_one();
-            let waited = self.progress.wait_timeout(state, Duration::from_micros(50));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        (state.is_held, state.is_stepped) = (true, each);
+        Queue { state, work, progress, waker, keeper: OnceLock::new(), interval: INTERVAL }
     }
 
     /// Puts changes in. Waits while too much is pending, unless the log fails: then the jobs that run are the bound.
@@ -123,35 +88,12 @@ impl Queue {
         state.put += 1;
         // A wake for each change would cost more than the change.
         let wakes = state.is_idle || state.is_urgent();
-        #[cfg(test)]
-        let is_stepped = state.is_stepped;
         drop(state);
         if wakes {
             self.work.notify_one();
         }
         #[cfg(test)]
-        if is_stepped {
-            self.step(true);
-        }
-    }
-
-    /// Waits until everything is durable, or the log fails.
-    #[cfg(test)]
-    pub(super) fn flush(&self) -> Flushed {
-        let mut state = self.lock();
-        let until = state.put;
-        loop {
-            if state.durable >= until {
-                return Flushed::Durable;
-            }
-            if state.writer_ended {
-                return Flushed::WriterEnded;
-            }
-            if state.failing {
-                return Flushed::Failing;
-            }
-            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.step_if_led();
     }
 
     pub(super) fn keep_outputs(&self, keeper: Arc<dyn Fn() + Send + Sync>) {
@@ -174,13 +116,6 @@ impl Queue {
     pub(super) fn is_overdue(&self) -> bool {
         let state = self.lock();
         state.failing && state.pending.bytes() >= MOST_BYTES
-    }
-
-    /// Returns true if the next [`put`](Queue::put) waits.
-    #[cfg(test)]
-    pub(super) fn is_full(&self) -> bool {
-        let state = self.lock();
-        !state.failing && state.pending.bytes() >= MOST_BYTES
     }
 
     /// Tells the writer to end.
@@ -258,7 +193,7 @@ impl Queue {
         (self.waker)();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Each change of the state is complete before anything that can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -333,7 +268,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A state machine around a store. It has no thread and no clock.
 #[derive(Debug)]
 pub(crate) struct Committer<S> {
-    store: S,
+    pub(super) store: S,
     /// A group whose commit has failed. It is repeated unchanged: parts of it may be durable, so that later changes
     /// must not be merged into it.
     attempted: Option<Changes>,
@@ -427,19 +362,9 @@ impl<S: Store> Committer<S> {
         self.attempted.is_some() || !self.waiting.is_empty()
     }
 
-    #[cfg(test)]
-    pub(crate) fn store_mut(&mut self) -> &mut S {
-        &mut self.store
-    }
-
-    #[cfg(test)]
-    pub(crate) fn into_store(self) -> S {
-        self.store
-    }
-
     fn committed(&mut self, group: &mut Changes) -> Vec<Report> {
         let mut reports: Vec<Report> =
-            group.take_awaited().into_iter().map(Report::Durable).collect();
+            std::mem::take(&mut group.awaited).into_iter().map(Report::Durable).collect();
         reports.extend(self.lost.drain(..).map(Report::LostOutput));
         self.wait = FIRST_WAIT;
         // The log works again only when it holds what it owed.
@@ -481,7 +406,7 @@ impl Outputs {
     /// Puts the outputs on disk to which these changes refer. A success without its output is none: its job runs again
     /// in a resumed batch, or is unknown.
     pub(crate) fn sync(&mut self, changes: &mut Changes) -> Vec<LostOutput> {
-        let folders = changes.take_outputs();
+        let folders = std::mem::take(&mut changes.outputs);
         if folders.is_empty() || self.sync_all(&folders).is_ok() {
             return Vec::new();
         }

@@ -14,7 +14,8 @@ use crate::journal::files::{LOCK, beside};
 use crate::journal::ledger::Numbers;
 use crate::journal::past::Entries;
 use crate::journal::sqlite::{SqliteStore, Store, open_to_write, set_journal_mode};
-use crate::journal::writer::{self, Flushed, Queue};
+use crate::journal::tests::watched::Flushed;
+use crate::journal::writer::{self, Queue};
 
 pub(super) fn waker() -> (Waker, mpsc::Receiver<()>) {
     let (wake, woken) = mpsc::channel();
@@ -94,7 +95,7 @@ impl Store for Gate {
         let path = Path::new("run.db");
         let answer = self.commits.recv().map_err(|_| LogError::new(path, LogErrorKind::Io))?;
         answer.map_err(|kind| LogError::new(path, kind))?;
-        self.sizes.send(changes.jobs().len()).unwrap();
+        self.sizes.send(changes.jobs.len()).unwrap();
         Ok(())
     }
 }
@@ -307,10 +308,11 @@ fn change(jobs: u64, is_awaited: bool) -> Changes {
 
 /// Returns a queue whose last commit has just begun.
 fn queue(interval: Duration) -> Arc<Queue> {
-    let queue = Queue::with_interval(no_waker(), interval);
+    let mut queue = Queue::new(no_waker());
+    queue.interval = interval;
     queue.put(change(1, false));
     // Nothing was committed yet, so the first commit does not wait.
-    assert_eq!(queue.take().and_then(|it| it.input_end()), Some((1, 1)));
+    assert_eq!(queue.take().and_then(|it| it.input_end), Some((1, 1)));
     queue.report(Vec::new(), false);
     Arc::new(queue)
 }
@@ -322,7 +324,7 @@ fn changes_within_the_interval_share_a_commit() {
     let queue = queue(interval);
     queue.put(change(2, false));
     queue.put(change(3, false));
-    assert_eq!(queue.take().and_then(|it| it.input_end()), Some((1, 3)));
+    assert_eq!(queue.take().and_then(|it| it.input_end), Some((1, 3)));
     assert!(began.elapsed() >= interval);
 }
 
@@ -333,8 +335,8 @@ fn an_awaited_intent_is_committed_at_once_with_what_waits() {
     let writer = Arc::clone(&queue);
     let taken = thread::spawn(move || writer.take());
     queue.put(change(3, true));
-    let mut taken = taken.join().unwrap().unwrap();
-    assert_eq!((taken.input_end(), taken.take_awaited().len()), (Some((1, 3)), 1));
+    let taken = taken.join().unwrap().unwrap();
+    assert_eq!((taken.input_end, taken.awaited.len()), (Some((1, 3)), 1));
 }
 
 #[test]
@@ -370,7 +372,7 @@ fn mode(connection: &Connection) -> String {
 fn a_log_changes_its_mode_and_keeps_its_jobs() {
     let folder = Folder::new();
     let mut journal = create(&folder.log());
-    assert_eq!((journal.mode(), journal.mode().notice()), (JournalMode::WriteAhead, None));
+    assert_eq!((journal.mode, journal.mode.notice()), (JournalMode::WriteAhead, None));
     succeed(&mut journal, 1);
     journal.flush().unwrap();
     drop(journal);
@@ -391,7 +393,7 @@ fn a_log_changes_its_mode_and_keeps_its_jobs() {
     drop(store);
 
     let (journal, mut past) = resume(&folder.log());
-    assert_eq!(journal.mode(), JournalMode::WriteAhead);
+    assert_eq!(journal.mode, JournalMode::WriteAhead);
     let states = [1, 2].map(|number| past.look_up(JobId::new(&job(number), 0)).unwrap().state);
     assert_eq!(states, [JobState::SUCCEEDED, JobState::Interrupted]);
 }

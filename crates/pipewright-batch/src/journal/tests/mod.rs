@@ -11,6 +11,7 @@ mod resume;
 mod simulation;
 #[cfg(unix)]
 mod trust;
+pub(crate) mod watched;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -249,11 +249,11 @@ fn a_job_is_read_back_as_it_was_written() {
 fn batch_and_runs_are_read_back() {
     let folder = Folder::new();
     let journal = create(&folder.log());
-    let (batch_id, run) = (journal.batch_id().to_owned(), journal.run());
+    let (batch_id, run) = (journal.batch_id.clone(), journal.run);
     assert_eq!(run, 1);
     journal.close(Some(0), "finished").unwrap();
     let (journal, _) = resume(&folder.log());
-    assert_eq!((journal.batch_id(), journal.run()), (&*batch_id, 2));
+    assert_eq!((&journal.batch_id, journal.run), (&batch_id, 2));
     let log = Log::open(&folder.log()).unwrap();
     let batch: BatchRow = log.batch().unwrap();
     assert_eq!((&*batch.id, batch.id.len()), (&*batch_id, 32));

@@ -63,7 +63,7 @@ fn a_started_job_without_an_end_is_interrupted_or_unknown() {
     // The next resumption finds them too, until they have run again.
     for run in 2..4 {
         let (journal, mut past) = resume(&folder.log());
-        assert_eq!(journal.run(), run);
+        assert_eq!(journal.run, run);
         let found = [1, 2].map(|number| past.look_up(id(number)).unwrap().state);
         assert_eq!(found, interrupted);
         let listed = past.interrupted().map(|job| (job.row, job.id, job.state, job.is_removed));
@@ -124,10 +124,10 @@ fn a_killed_local_run_leaves_the_nodes_of_the_run_before_to_the_next_one() {
     drop(Journal::create(&folder.log(), &remote, no_waker()).unwrap());
     for _ in 0..2 {
         // It ends without an end in the log, as one that is killed.
-        assert!(resume(&folder.log()).0.left_nodes());
+        assert!(resume(&folder.log()).0.left_nodes);
     }
     resume(&folder.log()).0.close(Some(0), "finished").unwrap();
-    assert!(!resume(&folder.log()).0.left_nodes());
+    assert!(!resume(&folder.log()).0.left_nodes);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn jobs_that_the_input_no_longer_has_are_listed() {
 #[test]
 fn a_job_of_an_earlier_run_is_described_again_when_the_input_has_changed() {
     fn described(journal: &Journal) -> Vec<(u32, u64, Option<&str>)> {
-        let changes = journal.ledger.changes().described().iter();
+        let changes = journal.ledger.changes.described.iter();
         changes.map(|it| (it.row, it.number, it.name.as_deref())).collect()
     }
     let folder = Folder::new();
@@ -286,8 +286,8 @@ fn an_output_that_a_power_cut_has_taken_is_told_by_name() {
     connection.execute("UPDATE runs SET boot_id = 'another boot'", []).unwrap();
     drop(connection);
     let (journal, _) = resume(&folder.log());
-    let [third, second, first] = journal.lost_outputs() else {
-        panic!("{:?}", journal.lost_outputs())
+    let [third, second, first] = &*journal.lost_outputs else {
+        panic!("{:?}", journal.lost_outputs)
     };
     for (line, number, words) in [
         (first, 2, "has 0 of 5 bytes"),

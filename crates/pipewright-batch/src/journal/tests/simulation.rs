@@ -118,12 +118,12 @@ impl Batch {
     /// Runs jobs until a crash, which forgets everything that is not committed, or a close.
     fn run(&mut self, mut store: Faulty, faults: &mut u64) -> Faulty {
         store.next = Fault::None;
-        let earlier = Earlier::read(store.store.connection(), Path::new("run.db")).unwrap();
+        let earlier = Earlier::read(&store.store.connection, Path::new("run.db")).unwrap();
         // What `begin` writes in one transaction.
         store.store.commit(&earlier.interruptions).unwrap();
         self.run += 1;
         let insert = "INSERT INTO runs (number, started, slots, pid) VALUES (?1, 0, 1, 1)";
-        store.store.connection().execute(insert, [self.run]).unwrap();
+        store.store.connection.execute(insert, [self.run]).unwrap();
         self.adopt(&earlier);
         let numbers = Numbers { run: self.run, ..earlier.numbers };
         let mut ledger = Ledger::new(numbers, earlier.entries);
@@ -143,7 +143,7 @@ impl Batch {
                     1 => Fault::After,
                     _ => Fault::None,
                 };
-                committer.store_mut().next = fault;
+                committer.store.next = fault;
                 match committer.step() {
                     Step::Idle => {}
                     Step::Committed(reports) => self.note(reports, &mut failing),
@@ -157,7 +157,7 @@ impl Batch {
                 }
                 if !committer.owes() {
                     assert!(!failing, "it works again, and did not say so");
-                    if ledger.changes().is_empty() {
+                    if ledger.changes.is_empty() {
                         self.now_certain();
                     }
                 }
@@ -165,13 +165,13 @@ impl Batch {
         }
         if self.random.percent(30) {
             committer.add(ledger.take());
-            committer.store_mut().next = Fault::None;
+            committer.store.next = Fault::None;
             let (reports, result) = committer.finish();
             result.unwrap();
             self.note(reports, &mut failing);
             self.now_certain();
         }
-        committer.into_store()
+        committer.store
     }
 
     fn now_certain(&mut self) {
@@ -283,7 +283,7 @@ impl Batch {
 
     /// Checks the rows after a crash or a close, and forgets the ends that are lost.
     fn check(&mut self, store: &SqliteStore) {
-        let connection = store.connection();
+        let connection = &store.connection;
         let mut check = connection.prepare_cached("PRAGMA foreign_key_check").unwrap();
         assert!(check.query([]).unwrap().next().unwrap().is_none(), "a row without its job");
         let query = "SELECT jobs.number, run, attempt, code, stdout_bytes FROM attempts \
