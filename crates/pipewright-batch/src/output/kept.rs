@@ -19,8 +19,8 @@ use pipewright::Source;
 use pipewright_os::base::files;
 use pipewright_os::base::private_file::{self, Distrust, Facts};
 
+use super::content::{SpoolFile, write_all_at};
 use super::options::{OutputError, OutputErrorKind};
-use super::spool::{SpoolFile, write_all_at};
 
 const MARK: &[u8; 8] = b"PWbout1\n";
 /// The mark, and the identity of the batch.

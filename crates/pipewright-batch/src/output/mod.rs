@@ -1,7 +1,8 @@
 //! The output of jobs: grouped or line by line, ordered, tagged, limited, and in a folder a job.
 //!
 //! The driver calls [`Output::begin`] before each attempt and gives the sink to the executor, [`Output::finish`] after
-//! the attempt, and [`Output::settle`] when a job is over, also if it never ran. [`Output::close`] prints what is left.
+//! the attempt, and [`Output::settle`] when a job is over, also if it never ran. [`Output::close_by`] prints what is
+//! left.
 //!
 //! **No call waits for a reader.** A thread prints, and only a disk that does not keep up delays a call. What it has
 //! not printed yet is in memory, up to 24 MiB for all outputs together, and beyond that in one temporary file without a
@@ -33,8 +34,6 @@ mod folder;
 mod kept;
 mod options;
 mod queue;
-mod spool;
-mod spooled;
 #[cfg(test)]
 mod tests;
 
@@ -53,7 +52,8 @@ use crate::executor::{AttemptEnd, AttemptKey, OutputSink};
 use crate::job::JobId;
 
 use attempt::AttemptOutput;
-use content::{Content, Memory, Shared};
+pub use content::Spooled;
+use content::{Content, Extent, Extents, Memory, Shared, Spool};
 pub use folder::NodeWriter;
 use folder::{Facts, Folder};
 pub(crate) use kept::KeepBeside;
@@ -61,8 +61,6 @@ use kept::{Kept, Record};
 pub use options::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
 use queue::Queue;
 pub(crate) use queue::Waker;
-use spool::{Extent, Extents, Spool};
-pub use spooled::Spooled;
 
 /// The facts about a job that its output needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -291,33 +289,12 @@ impl Output {
         self.shared.queue.failure()
     }
 
-    /// Returns the largest number of bytes that outputs occupied in memory so far.
-    #[cfg(test)]
-    pub(crate) fn peak_memory_bytes(&self) -> usize {
-        self.shared.memory.peak()
-    }
-
-    /// Returns true if the thread that prints has nothing to do.
-    #[cfg(test)]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.shared.queue.is_idle()
-    }
-
     /// Prints everything that is left, also the output of attempts that were not finished and of jobs that were not
-    /// settled, in the order of the jobs. Waits until the readers have taken all of it.
+    /// settled, in the order of the jobs. Waits until the readers have taken all of it, but no longer than until that
+    /// time. What a reader has not taken by then is kept beside the log, and is discarded without one.
     ///
     /// # Errors
     /// The first [`failure`](Self::failure).
-    #[cfg(test)]
-    pub(crate) fn close(self) -> Result<Unprinted, OutputError> {
-        self.close_by(None)
-    }
-
-    /// Closes the output as [`close`](Self::close) does, but waits no longer than until that time. What a reader has
-    /// not taken by then is kept beside the log, and is discarded without one.
-    ///
-    /// # Errors
-    /// As for [`close`](Self::close).
     pub(crate) fn close_by(mut self, until: Option<Instant>) -> Result<Unprinted, OutputError> {
         while let Some((job, (_, attempt))) = self.running.pop_first() {
             self.waiting.add(job, attempt.finish().stored);

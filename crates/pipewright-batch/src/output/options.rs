@@ -8,8 +8,8 @@ use std::{fmt, io};
 use pipewright::Source;
 use pipewright_os::base::error::{OneLine, Quoted};
 
+use super::content::{OpenSpool, open_temporary_file};
 use super::kept::KeepBeside;
-use super::spool::{OpenSpool, open_temporary_file};
 
 /// The way in which output of jobs is printed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,7 +34,8 @@ pub enum OutputMode {
 ///
 /// | option | with `Group` or `OnFailure` | with `LineBuffer` | with `Discard` |
 /// |---|---|---|---|
-/// | `keep_order` | jobs are printed in the order of the input | the first unfinished job prints as it runs; the lines of the others wait for their turn | no effect |
+/// | `keep_order` | jobs are printed in the order of the input | the first unfinished job prints as it runs; the lines
+/// of the others wait for their turn | no effect |
 /// | `tag` | each line has a tag, and a last line without an end gets one | each line has a tag | no effect |
 /// | `dir` | files and printing | files and printing | only files |
 /// | `max_bytes` | the rest of a stream is neither printed nor in its file | as for `Group` | limits the file |

@@ -9,10 +9,9 @@ use std::{mem, thread};
 use pipewright::Source;
 use pipewright_os::base::service_thread;
 
-use super::content::{Buffer, Content, Memory};
+use super::content::{BLOCK_BYTES, Buffer, Content, Extents, Memory, Spool};
 use super::kept::{Kept, Record};
 use super::options::{OutputError, OutputErrorKind};
-use super::spool::{BLOCK_BYTES, Extents, Spool};
 
 /// The most bytes of a single write from memory.
 const PIECE_BYTES: usize = 64 << 10;
@@ -75,20 +74,20 @@ pub(super) struct Queue {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    items: VecDeque<Arc<Item>>,
+pub(super) struct State {
+    pub(super) items: VecDeque<Arc<Item>>,
     /// The thread waits for an item, and has flushed what it has printed.
     #[cfg(test)]
-    is_idle: bool,
+    pub(super) is_idle: bool,
     /// The thread prints an item that is nowhere else.
     is_printing: bool,
     /// The item that is being printed, if there is a log, and its copy beside that.
     printing: Option<(Arc<Item>, Option<Record>)>,
-    memory_bytes: usize,
+    pub(super) memory_bytes: usize,
     /// True if nothing more is pushed.
     closed: bool,
     /// True once the thread has ended.
-    ended: bool,
+    pub(super) ended: bool,
     /// The streams that nothing more is printed to, stdout first.
     discards: [bool; 2],
     reader_gone: [bool; 2],
@@ -170,7 +169,7 @@ impl Queue {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is complete before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -380,13 +379,6 @@ impl Queue {
         }
     }
 
-    /// Returns true if the thread has nothing to do.
-    #[cfg(test)]
-    pub(super) fn is_idle(&self) -> bool {
-        let state = self.lock();
-        state.ended || state.is_idle && state.items.is_empty()
-    }
-
     /// Returns true if nothing more is printed to the stream.
     pub(super) fn discards(&self, to: Source) -> bool {
         self.lock().discards(to)
@@ -422,12 +414,6 @@ impl Queue {
         drop(state);
         drop(rest);
         self.ended.notify_all();
-    }
-
-    /// Returns the number of bytes of memory that the queue occupies.
-    #[cfg(test)]
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.lock().memory_bytes
     }
 
     pub(super) fn is_reader_gone(&self, stream: Source) -> bool {

@@ -121,7 +121,8 @@ impl Source {
         self.separated_by(0)
     }
 
-    /// Ends lines with that byte instead of a line feed, which is a part of a value then. JSON lines and CSV ignore this.
+    /// Ends lines with that byte instead of a line feed, which is a part of a value then. JSON lines and CSV ignore
+    /// this.
     pub fn separated_by(mut self, end: u8) -> Source {
         self.end = end;
         self
@@ -173,7 +174,8 @@ impl Source {
     /// | `stdin_file` | the file that is the standard input: a text |
     /// | `after` | the names of the jobs that have to succeed first: an array of strings |
     /// | `cpus` | processors: an integer from 1 |
-    /// | `mem` | memory: a number of bytes, or a string such as `"512M"`, `"2G"` (by 1024) or `"2GB"` (by 1000); or a range `"2G..16G"` |
+    /// | `mem` | memory: a number of bytes, or a string such as `"512M"`, `"2G"` (by 1024) or `"2GB"` (by 1000); or a
+    /// range `"2G..16G"` |
     /// | `resources` | resources by name: an object of integers from 1 |
     /// | `timeout` | a number of seconds, or a string such as `"1.5s"`, `"2m"` or `"1h"` |
     /// | `retries` | an integer |

@@ -1,5 +1,5 @@
-//! Records of an input, before a template makes jobs of them: of lines, of lists that are combined or linked, split into
-//! columns, and several of them in one job.
+//! Records of an input, before a template makes jobs of them: of lines, of lists that are combined or linked, split
+//! into columns, and several of them in one job.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -42,8 +42,8 @@ pub(super) trait ReadRecords {
 
 /// The number of values that one job takes: as many as fit into the arguments of a process, as with `xargs`.
 ///
-/// Values are packed in their order, and each job gets as many as it can; they are not spread over the slots. A value that
-/// does not fit at all is a job of its own, which the system refuses.
+/// Values are packed in their order, and each job gets as many as it can; they are not spread over the slots. A value
+/// that does not fit at all is a job of its own, which the system refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Packing {
@@ -82,11 +82,12 @@ impl Records {
         Records(Box::new(records))
     }
 
-    /// Returns the combinations of the lists, with the columns of each. The last list varies fastest, as in GNU parallel. If a
-    /// list is empty, there are no combinations; GNU parallel takes an empty second list for one empty value.
+    /// Returns the combinations of the lists, with the columns of each. The last list varies fastest, as in GNU
+    /// parallel. If a list is empty, there are no combinations; GNU parallel takes an empty second list for one empty
+    /// value.
     ///
-    /// The first list is read as needed. The others, which are read again and again, are read for the first record, and kept
-    /// in memory; if one cannot be read, that is the error in the place of the first record.
+    /// The first list is read as needed. The others, which are read again and again, are read for the first record, and
+    /// kept in memory; if one cannot be read, that is the error in the place of the first record.
     pub fn combined(lists: impl IntoIterator<Item = List>) -> Records {
         let mut lists = lists.into_iter();
         let first = lists.next().unwrap_or(List::Values(Vec::new())).into_records().0;
@@ -94,7 +95,8 @@ impl Records {
         Records::new(Combined { first, record: None, unread, others, digits })
     }
 
-    /// Returns the first values of all lists, then the second ones, and so on. A list that is shorter begins again, as with
+    /// Returns the first values of all lists, then the second ones, and so on. A list that is shorter begins again, as
+    /// with
     /// `--link` of GNU parallel. If a list is empty, there are no records.
     ///
     /// The values that were read are kept in memory.
@@ -113,7 +115,8 @@ impl Records {
         self.pack(template, Packing { most_values: 1, most_bytes: 0 })
     }
 
-    /// Makes a job of several records: their columns are those of one record. A column that the last job lacks is empty.
+    /// Makes a job of several records: their columns are those of one record. A column that the last job lacks is
+    /// empty.
     pub fn pack(self, template: impl Into<Arc<Template>>, packing: Packing) -> Jobs {
         let (records, template) = (self.0, template.into());
         Jobs::new(Packed { records, template, packing, number: 0, next: None })

@@ -1,5 +1,5 @@
-//! This process as a whole: the dialogs that its failures open, its variable `PWD`, and the arguments that it can pass on. And
-//! the version of Windows.
+//! This process as a whole: the dialogs that its failures open, its variable `PWD`, and the arguments that it can pass
+//! on. And the version of Windows.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -68,12 +68,12 @@ pub fn pwd_without_look(dir: &Path) -> Option<Shown> {
     Some(Shown::Path(shown))
 }
 
-/// Returns the most bytes that the arguments of a program may have which starts with the environment of this process, each
-/// with the byte that ends it.
+/// Returns the most bytes that the arguments of a program may have which starts with the environment of this process,
+/// each with the byte that ends it.
 ///
 /// # Platform
-/// Unix: `sysconf(_SC_ARG_MAX)` without the environment and 2 KiB, which POSIX leaves for changes to it. Windows: 30,000, of
-/// the 32,767 characters of a command line with its quotes.
+/// Unix: `sysconf(_SC_ARG_MAX)` without the environment and 2 KiB, which POSIX leaves for changes to it. Windows:
+/// 30,000, of the 32,767 characters of a command line with its quotes.
 #[doc(alias = "ARG_MAX")]
 #[must_use]
 pub fn argument_bytes() -> usize {

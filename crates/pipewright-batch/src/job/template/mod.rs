@@ -60,8 +60,8 @@ impl Template {
         Template::parse_with_names(words, &Record::default())
     }
 
-    /// Parses the words of a command in which that text stands for the value, instead of `{}`: `-I` of `xargs`. The other
-    /// placeholders are as ever.
+    /// Parses the words of a command in which that text stands for the value, instead of `{}`: `-I` of `xargs`. The
+    /// other placeholders are as ever.
     ///
     /// ```
     /// # use pipewright_batch::{Record, Template};
@@ -115,7 +115,8 @@ impl Template {
         Ok(Template { words, min_columns })
     }
 
-    /// Repeats a word for each value of the record, if the value is a part of it: `pic{}.jpg` becomes `pic1.jpg pic2.jpg`, as with
+    /// Repeats a word for each value of the record, if the value is a part of it: `pic{}.jpg` becomes `pic1.jpg
+    /// pic2.jpg`, as with
     /// `-X` of GNU parallel. Otherwise the values are joined by spaces there.
     pub fn repeat_words(mut self) -> Template {
         for word in &mut self.words {

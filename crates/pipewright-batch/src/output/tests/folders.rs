@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::*;
-use crate::output::spool::{OpenSpool, SpoolFile, open_temporary_file};
+use crate::output::content::{OpenSpool, SpoolFile, open_temporary_file};
 use crate::output::{OutputError, OutputErrorKind};
 
 fn batch(dir: &Path, mode: OutputMode) -> Batch {

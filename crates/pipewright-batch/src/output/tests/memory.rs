@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::output::content::{BLOCK_BYTES, SpoolFile, open_temporary_file};
 use crate::output::options::MEMORY_BYTES;
-use crate::output::spool::{BLOCK_BYTES, SpoolFile, open_temporary_file};
 use crate::output::{OutputErrorKind, Unprinted};
 
 /// Returns the number of descriptors that are open on files in the directory, also on deleted ones.
@@ -81,7 +81,7 @@ fn a_reader_that_takes_nothing_costs_no_more_memory() {
 fn wait_for_the_first(jobs: u64, folders: bool) {
     let dir = tempfile::tempdir().unwrap();
     let temporary = dir.path().to_owned();
-    let open_spool: crate::output::spool::OpenSpool =
+    let open_spool: crate::output::content::OpenSpool =
         Arc::new(move || Ok(Arc::new(tempfile::tempfile_in(&temporary)?)));
     let mut batch = Batch::new(OutputOptions {
         keep_order: true,
@@ -160,7 +160,7 @@ impl SpoolFile for CountedFile {
 fn counted(options: OutputOptions) -> (OutputOptions, Arc<Counted>) {
     let counted = Arc::new(Counted::default());
     let to = Arc::clone(&counted);
-    let open_spool: crate::output::spool::OpenSpool = Arc::new(move || {
+    let open_spool: crate::output::content::OpenSpool = Arc::new(move || {
         to.opened.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(CountedFile(open_temporary_file()?, Arc::clone(&to))))
     });

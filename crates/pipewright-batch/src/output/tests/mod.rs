@@ -10,14 +10,76 @@ mod output_is_whole;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use pipewright::Source;
 
-use super::{JobInfo, Output, OutputMode, OutputOptions, OutputSummary, Waker};
+use super::content::{Memory, Spool};
+use super::queue::Queue;
+use super::{
+    JobInfo, Output, OutputError, OutputMode, OutputOptions, OutputSummary, Unprinted, Waker,
+};
 use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome, OutputSink};
 use crate::job::{Job, JobId};
+
+impl Memory {
+    /// Returns the number of bytes in use.
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Returns the largest number of bytes in use so far.
+    pub(super) fn peak(&self) -> usize {
+        self.peak.load(Ordering::Relaxed)
+    }
+}
+
+impl Spool {
+    /// Returns the number of blocks that the file has had.
+    pub(super) fn blocks(&self) -> usize {
+        self.lock().used.len()
+    }
+
+    /// Returns the number of blocks in use, without the one that small outputs share.
+    pub(super) fn used_blocks(&self) -> usize {
+        let state = self.lock();
+        let shared = u32::try_from(state.shared.bytes).unwrap();
+        let unused = |used: &&u32| **used > 0 && !(shared > 0 && **used == shared);
+        state.used.iter().filter(unused).count()
+    }
+}
+
+impl Queue {
+    /// Returns true if the thread has nothing to do.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.lock();
+        state.ended || state.is_idle && state.items.is_empty()
+    }
+
+    /// Returns the number of bytes of memory that the queue occupies.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.lock().memory_bytes
+    }
+}
+
+impl Output {
+    /// Returns the largest number of bytes that outputs occupied in memory so far.
+    pub(crate) fn peak_memory_bytes(&self) -> usize {
+        self.shared.memory.peak()
+    }
+
+    /// Returns true if the thread that prints has nothing to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.shared.queue.is_idle()
+    }
+
+    /// Closes the output, and waits for its readers.
+    pub(crate) fn close(self) -> Result<Unprinted, OutputError> {
+        self.close_by(None)
+    }
+}
 
 /// A writer into a buffer that the test keeps.
 #[derive(Clone, Default)]

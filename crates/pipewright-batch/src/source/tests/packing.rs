@@ -1,5 +1,5 @@
-//! Tests of several values in one job, and of columns. The expected results are those of GNU xargs (4.9.0) and GNU parallel
-//! (20221122), except where a test says so.
+//! Tests of several values in one job, and of columns. The expected results are those of GNU xargs (4.9.0) and GNU
+//! parallel (20221122), except where a test says so.
 
 use super::*;
 

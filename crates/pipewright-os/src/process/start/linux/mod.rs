@@ -350,7 +350,8 @@ impl ErrorPipe {
         }
     }
 
-    /// Gives its handles up if the start has found none: it is needed only where memory is not shared. Returns true if it has.
+    /// Gives its handles up if the start has found none: it is needed only where memory is not shared. Returns true if
+    /// it has.
     fn gives_way(&mut self, setup: &ChildSetup<'_>, error: &io::Error) -> bool {
         match (&self, Errno::from_io_error(error)) {
             (ErrorPipe::Ends(..), Some(errno @ (Errno::MFILE | Errno::NFILE))) => {
