@@ -41,7 +41,7 @@ mod sizes;
 mod start;
 mod system;
 
-use nolibc::message::{CAN_WORK, ENDED, ENDED_LAST, STOPPED, TREE_ENDED};
+use nolibc::message::{self, CAN_WORK, ENDED, ENDED_LAST, STOPPED, TREE_ENDED};
 use system::{Arguments, PollSet, Reaped};
 
 /// The argument of a tree that lives on if the host ends.
@@ -172,20 +172,21 @@ impl WatchedTree {
         let mut ended: Option<[i64; 5]> = None;
         loop {
             let reaped = system::reap();
-            if let Some([pid, status, user_micros, system_micros, peak_kib]) = ended.take() {
+            if let Some([who_and_how, user_micros, system_micros, peak_kib, switches]) = ended.take() {
                 let no_children = matches!(reaped, Reaped::NoChildren);
                 self.end_reported =
                     no_children && self.role == Role::Supervisor && self.killed == 0;
                 let kind = if self.end_reported { ENDED_LAST } else { ENDED };
-                system::send(&[kind, pid, status, user_micros, system_micros, peak_kib]);
+                system::send(&[kind, who_and_how, user_micros, system_micros, peak_kib, switches]);
             }
             match reaped {
-                Reaped::Ended(pid, [status, user_micros, system_micros, peak_kib]) => {
+                Reaped::Ended(pid, [status, user_micros, system_micros, peak_kib, switches]) => {
                     let is_subject = pid == self.subject;
                     if is_subject != (self.role == Role::Guard) {
                         // The guard does not know which of its adopted children is the command.
-                        let pid = i64::from(pid);
-                        ended = Some([pid, status, user_micros, system_micros, peak_kib]);
+                        let who_and_how = message::pid_and_status(pid, status as i32);
+                        ended =
+                            Some([who_and_how, user_micros, system_micros, peak_kib, switches]);
                     }
                     if is_subject {
                         self.subject_has_ended = true;

@@ -121,7 +121,7 @@ fn open_signalfd() -> isize {
 /// The result of [`reap`].
 pub enum Reaped {
     /// The process id, then the status, user time and system time in microseconds, and peak memory in KiB.
-    Ended(i32, [i64; 4]),
+    Ended(i32, [i64; 5]),
     /// The process has been stopped; it still exists and is not reaped.
     Stopped(i32),
     NoneReady,
@@ -135,7 +135,7 @@ pub fn reap() -> Reaped {
     /// Also reaps children that `clone` made with a signal other than SIGCHLD, or with none.
     const WALL: usize = 0x4000_0000;
     let mut status = 0_i32;
-    // User seconds, micros, system seconds, micros, peak, ...
+    // User seconds, micros, system seconds, micros, peak, ..., voluntary switches, others.
     let mut usage = MaybeUninit::<[i64; RUSAGE_WORDS]>::uninit();
     let result = call(
         number::WAIT4,
@@ -155,10 +155,11 @@ pub fn reap() -> Reaped {
         pid if pid > 0 => {
             // SAFETY: the call has reported a process that has ended, and so has filled it in.
             let usage = unsafe { usage.assume_init() };
-            let [user, user_micros, system, system_micros, peak_kib, ..] = usage;
+            let [user, user_micros, system, system_micros, peak_kib, .., given, taken] = usage;
             let micros = |seconds: i64, micros| seconds * 1_000_000 + micros;
             let times = [micros(user, user_micros), micros(system, system_micros)];
-            Reaped::Ended(pid as i32, [i64::from(status), times[0], times[1], peak_kib])
+            let switches = given + taken;
+            Reaped::Ended(pid as i32, [i64::from(status), times[0], times[1], peak_kib, switches])
         }
         _ => Reaped::NoChildren,
     }

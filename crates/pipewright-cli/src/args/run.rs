@@ -57,7 +57,7 @@ pub(crate) struct RunOptions {
     #[arg(long, help_heading = headings::STOPPING, conflicts_with_all = [
         "timeout", "idle_timeout", "total_timeout", "show_output", "tail", "tee", "max_output",
         "retries", "contain", "report",
-        "json", "pty", "memory", "swap", "cpus", "pids",
+        "json", "pty", "time", "memory", "swap", "cpus", "pids",
     ])]
     pub(crate) detach: bool,
 
@@ -115,6 +115,18 @@ pub(crate) struct RunOptions {
     #[arg(long, hide_short_help = true, conflicts_with_all = ["show_output", "tail", "detach"],
           help_heading = headings::OUTPUT)]
     pub(crate) timestamps: bool,
+
+    /// Print time, memory, processes and context switches of the command on stderr
+    #[arg(long, conflicts_with = "quiet", hide_short_help = true, help_heading = headings::REPORTING)]
+    pub(crate) time: bool,
+
+    /// Run N times, and print the least, the median and the most of --time
+    ///
+    /// A run that fails is the last one.
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 1, requires = "time",
+          value_parser = clap::value_parser!(u16).range(1..), conflicts_with_all = ["retries", "report", "json"],
+          hide_short_help = true, help_heading = headings::REPORTING)]
+    pub(crate) runs: u16,
 
     /// Read stdin from FILE, "inherit" (or -) or "null"
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::ENVIRONMENT)]

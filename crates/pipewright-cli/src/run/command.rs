@@ -55,7 +55,8 @@ pub(super) fn build(
 
 /// Returns true if the resources of the whole tree are reported.
 fn measures(options: &RunOptions) -> bool {
-    options.common.report().is_some() && options.common.contain == ContainKind::Tree
+    (options.time || options.common.report().is_some())
+        && options.common.contain == ContainKind::Tree
 }
 
 /// Sets the containment, and kills the command or its tree when this process exits.

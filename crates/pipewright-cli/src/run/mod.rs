@@ -6,6 +6,7 @@ pub(crate) mod interrupt;
 mod pty;
 pub(crate) mod report;
 pub(crate) mod tee;
+mod time;
 
 use std::borrow::Cow;
 use std::io;
@@ -25,6 +26,7 @@ use interrupt::{Followed, Interrupt, TerminalStops};
 use pty::TerminalRun;
 use report::{ReportTarget, RunReport};
 use tee::TeeFile;
+use time::Timed;
 
 /// Runs the command, with retries, and writes its report.
 pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
@@ -59,6 +61,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         false => None,
     };
     let mut retries = Retries::new(&options);
+    let mut timed = Timed::default();
     if let Some(end) = retries.end() {
         command.deadline(end);
     }
@@ -74,6 +77,12 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         watch.iter().for_each(StartWatch::rests);
         if let Some(capture) = result.as_ref().ok().filter(|_| options.common.verbose) {
             ending::print_end(&name(&options), capture);
+        }
+        if let Some(capture) = result.as_ref().ok().filter(|_| options.time) {
+            timed.add(capture);
+            if capture.success() && timed.count() < usize::from(options.runs) {
+                continue;
+            }
         }
         let delay = retries.delay_after(&result);
         let Some(delay) = delay.filter(|_| !interrupt.was_interrupted_at_terminal()) else {
@@ -98,6 +107,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         Err(error) => exit_code::of_error(error),
     };
     let code = show(&options, &result, &kept, code);
+    timed.print();
     let code = match terminal.and_then(|terminal| terminal.end(code)) {
         Some((doing, error)) => report::fail(doing, &error, code),
         None => code,

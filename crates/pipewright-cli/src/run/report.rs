@@ -123,6 +123,7 @@ pub(crate) struct Used {
     user_seconds: Option<f64>,
     system_seconds: Option<f64>,
     peak_rss_bytes: Option<u64>,
+    context_switches: Option<u64>,
 }
 
 impl Used {
@@ -131,6 +132,7 @@ impl Used {
             user_seconds: usage.map(|usage| usage.user.as_secs_f64()),
             system_seconds: usage.map(|usage| usage.system.as_secs_f64()),
             peak_rss_bytes: usage.and_then(|usage| usage.peak_rss_bytes),
+            context_switches: usage.and_then(|usage| usage.switches),
         }
     }
 }

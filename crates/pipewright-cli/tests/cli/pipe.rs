@@ -152,6 +152,7 @@ fn the_report_has_every_stage() {
         "user_seconds",
         "system_seconds",
         "peak_rss_bytes",
+        "context_switches",
         "stdout_bytes",
         "stderr_bytes",
         "held_open",

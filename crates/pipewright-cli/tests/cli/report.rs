@@ -32,6 +32,7 @@ fn every_documented_field_is_there() {
         "user_seconds",
         "system_seconds",
         "peak_rss_bytes",
+        "context_switches",
         "stdout_bytes",
         "stderr_bytes",
         "held_open",
@@ -112,6 +113,41 @@ fn a_failed_start_is_reported() {
     assert_eq!(report["error"]["kind"], "not_found");
     let message = report["error"]["message"].as_str().unwrap();
     assert_eq!(err(&output), format!("pipewright: {message}\n"));
+}
+
+#[test]
+fn context_switches_are_those_of_the_command_however_it_is_held() {
+    for contain in ["tree", "none"] {
+        let report = report_of(&["--contain", contain], "sleep 0.01; sleep 0.01");
+        assert!(report["context_switches"].as_u64() >= Some(2), "{contain}: {report}");
+        assert!(report["user_seconds"].is_number() && report["exit_code"] == 0, "{report}");
+    }
+}
+
+#[test]
+fn time_is_a_line_and_several_runs_are_a_table() {
+    let output = crate::run_sh(&["--time"], "echo out; sleep 0.05; exit 3");
+    assert_eq!((out(&output), output.status.code()), ("out\n", Some(3)));
+    let line = err(&output);
+    assert_eq!(line.lines().count(), 1, "{line}");
+    for words in [" ms wall, ", " user, ", " system, ", " context switches"] {
+        assert!(line.contains(words), "{words}: {line}");
+    }
+    let wall = line.split(' ').nth(1).unwrap().parse::<f64>().unwrap();
+    assert!(wall >= 50.0, "{line}");
+    let output = crate::run_sh(&["--time", "--runs", "3"], "echo out");
+    assert_eq!((out(&output), output.status.code()), ("out\nout\nout\n", Some(0)));
+    let lines: Vec<_> = err(&output).lines().collect();
+    assert!(lines[0].starts_with("pipewright: 3 runs ") && lines[0].ends_with(" max"), "{lines:?}");
+    assert!(lines[1].starts_with("pipewright: wall "), "{lines:?}");
+    // A run that fails is the last.
+    let script = "echo >> ran; test $(wc -l < ran) -lt 2";
+    let place = Place::new();
+    let words = ["run", "--time", "--runs", "5", "--", "sh", "-c", script];
+    let output = place.tool(&words).output().unwrap();
+    assert_eq!((output.status.code(), place.read("ran").as_str()), (Some(1), "\n\n"));
+    let output = crate::pipewright(&["run", "--runs", "5", "--", "true"]).output().unwrap();
+    assert!(err(&output).contains("--time"), "{}", err(&output));
 }
 
 #[test]

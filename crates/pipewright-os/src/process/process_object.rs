@@ -94,6 +94,7 @@ impl ProcessObject {
             user: times.user,
             system: times.kernel,
             peak_rss_bytes: peak,
+            switches: None,
             counted_peak_rss_bytes: peak,
         })
     }

@@ -281,7 +281,7 @@ mod wait4 {
     use std::io;
 
     use super::ExitStatus;
-    use crate::process::usage::{Usage, from_timeval};
+    use crate::process::usage::{Usage, from_timeval, switches_of};
 
     /// Reaps a child; `None` if `WNOHANG` found it running.
     pub(crate) fn wait4(pid: i32, options: i32) -> io::Result<Option<(ExitStatus, Usage)>> {
@@ -310,6 +310,7 @@ mod wait4 {
         Usage {
             user: from_timeval(usage.ru_utime),
             system: from_timeval(usage.ru_stime),
+            switches: switches_of(usage),
             peak_rss_bytes: peak,
             counted_peak_rss_bytes: peak,
         }

@@ -32,6 +32,8 @@ pub struct Usage {
     /// own (`exec_mmap` adds it, getrusage(2)), so for a child that stayed below that only an upper bound
     /// is known. macOS counts only the child's. Windows: the peak of the working set.
     pub peak_rss_bytes: Option<u64>,
+    /// The number of times that it gave up its processor or had to. `None`: unknown, as on Windows.
+    pub switches: Option<u64>,
     /// The kernel's figure, which may include the parent's.
     pub(crate) counted_peak_rss_bytes: Option<u64>,
 }
@@ -83,6 +85,12 @@ impl Sub for Spent {
     }
 }
 
+/// Returns the number of context switches.
+#[cfg(unix)]
+pub(crate) fn switches_of(usage: &libc::rusage) -> Option<u64> {
+    u64::try_from(usage.ru_nvcsw + usage.ru_nivcsw).ok()
+}
+
 /// `getrusage`.
 #[cfg(unix)]
 mod imp {
@@ -98,10 +106,9 @@ mod imp {
         if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let switches = usage.ru_nvcsw + usage.ru_nivcsw;
         Ok(Spent {
             cpu: from_timeval(usage.ru_utime) + from_timeval(usage.ru_stime),
-            switches: u64::try_from(switches).ok(),
+            switches: super::switches_of(&usage),
         })
     }
 

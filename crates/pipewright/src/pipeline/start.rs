@@ -386,6 +386,8 @@ fn total(stages: impl Iterator<Item = Option<Usage>>) -> Option<Usage> {
             Some(mut total) => {
                 total.user += usage.user;
                 total.system += usage.system;
+                let switches = total.switches.zip(usage.switches);
+                total.switches = switches.map(|(one, two)| one.saturating_add(two));
                 // An unknown peak was lower than our own, so lower than any known one.
                 total.peak_rss_bytes = total.peak_rss_bytes.max(usage.peak_rss_bytes);
                 total

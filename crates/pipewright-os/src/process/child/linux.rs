@@ -17,7 +17,7 @@ use crate::process::pidfd::{
 };
 use crate::process::procfs;
 use crate::process::status::{Ended, ExitStatus};
-use crate::process::usage::{Usage, from_timeval};
+use crate::process::usage::{Usage, from_timeval, switches_of};
 
 /// The flag of pidfd_send_signal(2), since Linux 6.9.
 const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 1 << 2;
@@ -485,6 +485,7 @@ fn from_rusage(usage: &libc::rusage) -> Usage {
     Usage {
         user: from_timeval(usage.ru_utime),
         system: from_timeval(usage.ru_stime),
+        switches: switches_of(usage),
         // Linux counts in KiB (getrusage(2)).
         counted_peak_rss_bytes: u64::try_from(usage.ru_maxrss).ok().map(|kib| kib * 1024),
         peak_rss_bytes: None,

@@ -19,7 +19,7 @@ use crate::base::generation::Generation;
 use crate::process::child::linux::ExitReporter;
 use crate::process::nolibc::message::{
     CAN_WORK, ENDED, ENDED_LAST, MESSAGE_WORDS, MOST_HANDLES, READY, Request, STARTED, STOPPED,
-    TREE_ENDED,
+    TREE_ENDED, of_pid_and_status,
 };
 use crate::process::status::{Ended, ExitStatus};
 use crate::process::usage::Usage;
@@ -356,17 +356,19 @@ fn read(message: [u8; MESSAGE_BYTES]) -> SupervisorReport {
     match message.kind() {
         kind @ (ENDED | ENDED_LAST) => {
             let usage = Usage {
-                user: micros(word(3)),
-                system: micros(word(4)),
-                counted_peak_rss_bytes: u64::try_from(word(5))
+                user: micros(word(2)),
+                system: micros(word(3)),
+                counted_peak_rss_bytes: u64::try_from(word(4))
                     .ok()
                     .and_then(|kib| kib.checked_mul(1024)),
+                switches: u64::try_from(word(5)).ok(),
                 ..Usage::default()
             };
-            let status = ExitStatus::from_raw(word(2) as i32);
+            let (pid, status) = of_pid_and_status(word(1));
+            let status = ExitStatus::from_raw(status);
             let report =
                 if kind == ENDED { SupervisorReport::Ended } else { SupervisorReport::EndedLast };
-            report(word(1) as i32, Ended { status, usage: Some(usage) })
+            report(pid, Ended { status, usage: Some(usage) })
         }
         STARTED | READY => SupervisorReport::Started,
         STOPPED => SupervisorReport::CommandStopped,
