@@ -16,8 +16,8 @@ use crate::errors::{Failure, raise};
 /// State behind a lock. While it is locked, no Python code may run, and so no exception may be made (see `Failure`).
 ///
 /// A thread that waits for a child gives the state up every 50 ms and takes it again at once. A mutex alone would
-/// mostly give it back to that thread, so others would wait for many such turns: they queue for `turn`, and whoever has
-/// it is next.
+/// mostly give it back to that thread, so others would wait for many such turns: they queue for `turn`, and the thread
+/// that has it is next.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
     turn: Mutex<()>,

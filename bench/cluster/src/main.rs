@@ -40,7 +40,7 @@ fn simulate(setup: &Setup, rounds: u64) -> Result {
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         setup.job / 2 + (random >> 33) % setup.job.max(1)
     };
-    // Ends of jobs, by the time at which the coordinator hears of them.
+    // Ends of jobs, by the time at which the coordinator learns of them.
     let mut ends = BinaryHeap::new();
     let mut clock = 0;
     for slot in 0..slots {

@@ -357,7 +357,7 @@ impl LogView {
 
 fn copy(folder: &Path, name: &str, writer: &mut impl Write) -> Result<(), OutputQueryError> {
     let failed = |source| OutputQueryError::Io { path: Some(folder.join(name)), source };
-    // A job can have put a pipe in the place of the file.
+    // A job can have replaced the file by a pipe.
     let opened = OpenFolder::open(folder).and_then(|folder| folder.open_to_read(name));
     let mut file = opened.map_err(failed)?;
     io::copy(&mut file, writer).map_err(failed)?;

@@ -424,7 +424,7 @@ mod tests {
             assert_eq!(all, b"first");
             assert_eq!(end.unwrap_err().kind(), io::ErrorKind::InvalidData);
         }
-        // A cut inside a record is told; one between two is for the messages to notice.
+        // A cut inside a record is an error here; one between two is for the messages to notice.
         let (all, end) = read(&worker, &[&first[..], &second[..9]].concat());
         assert_eq!(
             (&all[..], end.unwrap_err().kind()),

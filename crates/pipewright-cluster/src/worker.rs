@@ -1,6 +1,6 @@
 //! The worker: runs the attempts that a host sends it, on this node.
 //!
-//! Four threads: one runs the jobs, one reads orders, one writes what there is to tell, and one watches the lease. The
+//! Four threads: one runs the jobs, one reads orders, one writes what is to be reported, and one watches the lease. The
 //! first may wait for a slow host; the other three never do.
 
 use std::collections::{HashMap, VecDeque};
@@ -150,8 +150,8 @@ impl Worker {
         self.serve(session.reader(stream.try_clone()?), session.writer(stream), hooks)
     }
 
-    /// Runs what the host at the other end of these streams sends. They have no secret: whoever started this process
-    /// has them.
+    /// Runs what the host at the other end of these streams sends. They have no secret: the program that started this
+    /// process has them.
     ///
     /// # Errors
     /// The other side is no host, or another program.

@@ -297,7 +297,7 @@ impl<E: Executor> Driver<E> {
     /// has it as running: a resumed batch waits for its end.
     pub(crate) fn abandon(&mut self) {
         self.stop_requested = true;
-        // Ignored: the error of the executor is told.
+        // Ignored: the error of the executor is reported.
         let _ = self.close(ABANDONED, journal::ABANDONED, self.readers_until());
     }
 

@@ -83,7 +83,7 @@ impl<E: Executor> Driver<E> {
         }
     }
 
-    /// Takes the tokens that the next jobs need, starts these, and puts back what no job needs.
+    /// Takes the tokens that the next jobs need, starts these, and returns what no job needs.
     pub(super) fn balance_permits(&mut self) {
         if !self.permits.part.has_tokens() {
             return;

@@ -35,7 +35,7 @@ use room::{PAUSE, Refused, Room};
 /// The reason for which an attempt is not started.
 const HELD: &str = "a process of its earlier attempt does not end";
 
-/// The time after which the process of an attempt is told. Most jobs that end before need no such event.
+/// The time after which the process of an attempt is reported. Most jobs that end before need no such event.
 const TOLD_AFTER: Duration = Duration::from_millis(20);
 
 /// Runs attempts on this machine, with one thread: the one that calls [`Executor::next_event`].

@@ -116,8 +116,7 @@ impl Template {
     }
 
     /// Repeats a word for each value of the record, if the value is a part of it: `pic{}.jpg` becomes `pic1.jpg
-    /// pic2.jpg`, as with
-    /// `-X` of GNU parallel. Otherwise the values are joined by spaces there.
+    /// pic2.jpg`, as with `-X` of GNU parallel. Otherwise the values are joined by spaces there.
     pub fn repeat_words(mut self) -> Template {
         for word in &mut self.words {
             if let Word::Parts(parts) = word {

@@ -9,7 +9,7 @@
 //! running job; the first takes no byte from the pipe, and the others one each. So while `k >= 1` jobs run, the batch
 //! has `k - 1` bytes, and the programs below can have at most `n - 1 - (k - 1)`. Each job is at work itself or has its
 //! own children at work on the slot that it was given: `k + (n - k) = n` processes work at once, and never more. This
-//! holds as long as every program below puts back no more than it took, and everything that a job started has ended
+//! holds as long as every program below returns no more than it took, and everything that a job started has ended
 //! when its `Token` is dropped (`--contain tree`).
 //!
 //! One job can always run, whatever happened to the tokens.

@@ -231,7 +231,7 @@ impl Part {
         let (above, note) = match Client::from_env() {
             Ok(client) => (client, None),
             Err(error) if error.is_warning() => {
-                // Its jobs are told by the programs that they are.
+                // Its jobs are recognized by their programs.
                 (None, (mode != JobserverMode::Off).then(|| error.to_string()))
             }
             Err(error) => return Err(error),

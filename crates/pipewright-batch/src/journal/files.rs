@@ -1,7 +1,7 @@
 //! The files of a log before SQLite opens them: which of them can be trusted, what is no log, and damage that no crash
 //! can leave.
 //!
-//! Whoever may write in the folder of a log can make any name there. A `-wal` or `-journal` of his would be read as
+//! A user who may write in the folder of a log can make any name there. Their `-wal` or `-journal` would be read as
 //! part of the log, and its commands would run as the user who resumes the batch. So each file is looked at before
 //! SQLite opens anything.
 
@@ -132,7 +132,7 @@ impl Drop for Claim {
 }
 
 /// Checks the files that SQLite has opened, or made, beside the log. In a folder where others cannot remove files of
-/// this user, nobody can put another file in the place of one that is found here.
+/// this user, nobody can replace a file that is found here.
 pub(super) fn check_opened(
     log: &Path,
     facts: &Facts,

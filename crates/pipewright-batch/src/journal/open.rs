@@ -451,7 +451,7 @@ fn name(file: NamedTempFile, path: &Path) -> io::Result<()> {
     })
 }
 
-/// Removes a log that is of no use, and first what SQLite made beside it: without the log that would be in the way of
+/// Removes a log that cannot be used, and first what SQLite made beside it: without the log that would be in the way of
 /// the next creation.
 pub(super) fn remove(path: &Path) {
     // Ignored: the first error is the one to report.

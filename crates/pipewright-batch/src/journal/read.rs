@@ -523,7 +523,7 @@ fn whole_input(connection: &Connection) -> rusqlite::Result<Option<u64>> {
     Ok(noted.filter(|noted| *noted == rows).map(i64::unsigned_abs))
 }
 
-// A log that somebody has made to harm whoever reads it: queries without an end, and values without a measure.
+// A log that was made to harm its reader: queries without an end, and values without a measure.
 
 /// The longest value that is read. A command that a system can start is shorter, also quoted.
 const MOST_VALUE_BYTES: i32 = 64 << 20;

@@ -27,7 +27,7 @@ pub(super) const NEW_FACTS: &str = "job.json.new";
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// Another user may own the output directory, and put a link in the place of this folder.
+    /// Another user may own the output directory, and replace this folder by a link.
     id: FolderId,
     is_private: bool,
     files: [OutputFile; 2],
@@ -278,7 +278,7 @@ struct State {
     /// `None` after an error.
     files: [Option<File>; 2],
     max_bytes: u64,
-    /// The files are put on disk before the end is told.
+    /// The files are put on disk before the end is reported.
     is_durable: bool,
     tail: Tail,
     output: NodeOutput,

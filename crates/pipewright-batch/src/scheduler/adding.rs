@@ -250,7 +250,7 @@ pub(super) type Settled = (JobNumber, JobEnd);
 
 // The end of the input: names that no job has, and cycles.
 //
-// Both are found here and not when nothing runs any more: no later job can change them, the user hears of them early,
+// Both are found here and not when nothing runs any more: no later job can change them, the user learns of them early,
 // and the names can be forgotten.
 
 impl Scheduler {

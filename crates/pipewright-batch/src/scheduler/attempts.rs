@@ -459,7 +459,7 @@ impl Scheduler {
         let mut stopped = Vec::new();
         for (number, job) in &mut self.jobs {
             if let State::Running { stop, .. } = &mut job.state {
-                // A job that is stopped under pressure is told only once.
+                // A job that is stopped under pressure is reported only once.
                 if stop.is_none() {
                     *stop = Some(StopReason::End);
                     stopped.push(*number);

@@ -232,7 +232,7 @@ fn the_texts_of_a_node_are_bounded() {
     let mut bytes = Vec::new();
     let about = About { node: long(), slots: 1 };
     wire::append(&mut bytes, &FromWorker::About(about)).unwrap();
-    // Three times, and only the first is told.
+    // Three times, and only the first is reported.
     for _ in 0..3 {
         wire::append(&mut bytes, &FromWorker::Draining(long())).unwrap();
     }

@@ -177,7 +177,7 @@ fn close_unless_joined(close: Closer) -> io::Result<mpsc::Sender<()>> {
 }
 
 /// Closes a connection that has not told its node when the batch ends, which waits for the thread that reads. One that
-/// has is told.
+/// has is reported.
 fn close_at_end_unless_joined(reports: &Reports, close: &Closer, has_joined: &Arc<AtomicBool>) {
     // Weak: it stays for as long as the batch, and holds no handle of a connection that is gone.
     let (close, has_joined) = (Arc::downgrade(close), Arc::clone(has_joined));

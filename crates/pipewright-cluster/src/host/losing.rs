@@ -13,7 +13,7 @@ use crate::wire::ToWorker;
 /// The ends of attempts that do not run there, of one node.
 const MOST_LATE_ENDS: u32 = 1000;
 
-/// Those that are told.
+/// The late ends that are reported.
 const MOST_TOLD_LATE_ENDS: u32 = 10;
 
 /// The time that workers have to end after the batch.

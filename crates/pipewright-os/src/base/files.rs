@@ -1,4 +1,4 @@
-//! Files: reads and writes at an offset, and files that survive a power cut, whose every error is told.
+//! Files: reads and writes at an offset, and files that survive a power cut, whose every error is reported.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -37,7 +37,7 @@ pub fn close(file: File) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts a file on disk, whoever has written it.
+/// Puts a file on disk, no matter which process has written it.
 ///
 /// # Platform
 /// Linux: `fsync`. macOS: `F_FULLFSYNC`. Windows: `FlushFileBuffers`.

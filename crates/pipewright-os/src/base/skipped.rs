@@ -13,7 +13,7 @@ pub enum Need<'a> {
     Pidfd,
     /// The status of a process that is reaped (`PIDFD_GET_INFO`).
     PidfdInfo,
-    /// Reads of pipes that never block, whoever else reads.
+    /// Reads of pipes that never block, even if others read too.
     TryRead,
     /// A `vfork` that is no `fork`.
     Vfork,

@@ -33,7 +33,7 @@ pub(super) struct Room {
     empty_since: Option<Instant>,
     /// The time of the next start then.
     retry_at: Option<Instant>,
-    /// The reason for the number, until it is told.
+    /// The reason for the number, until it is reported.
     reason: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! A folder that is known by what it is, not by its name: whoever may write in the folder above can put another one, or
-//! a link, in its place.
+//! A folder that is known by what it is, not by its name: a user who may write in the folder above can put another one,
+//! or a link, in its place.
 
 use std::fs::File;
 use std::io;
@@ -100,7 +100,7 @@ impl OpenFolder {
         }
     }
 
-    /// Gives a file another name, in the place of what has it.
+    /// Gives a file another name, and replaces what has it.
     ///
     /// # Errors
     /// It is missing, or the folder cannot be written.

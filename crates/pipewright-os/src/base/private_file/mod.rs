@@ -1,7 +1,7 @@
 //! Files and folders that nobody else may change: their creation, the facts that tell them, and a lock on one.
 //!
-//! Whoever may write in a folder decides what its names mean. A file there is trusted for its owner, its rights and its
-//! number of names, never for its name. All code that opens a file beside a name of the user asks here.
+//! A user who may write in a folder decides what its names mean. A file there is trusted for its owner, its rights and
+//! its number of names, never for its name. All code that opens a file beside a name of the user asks here.
 
 mod folder;
 mod lock;

@@ -132,7 +132,7 @@ impl Level {
 
     /// Returns true if this process may make cgroups in it by the rules of the service manager, if there is one.
     pub(super) fn is_delegated(&self) -> bool {
-        // Without systemd, whoever may write to it may use it.
+        // Without systemd, every user who may write to it may use it.
         if !is_under_systemd() {
             return true;
         }

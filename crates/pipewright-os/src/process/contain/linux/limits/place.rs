@@ -251,7 +251,7 @@ pub(super) const WRITABLE_MOUNT: &str =
     "starting the container with its cgroup writable (privileged)";
 
 /// Returns the commands of root that let this user make groups in a group. The root of a hierarchy stays root's:
-/// whoever may write there may move and limit every process of the machine. A group is made in it instead.
+/// a user who may write there may move and limit every process of the machine. A group is made in it instead.
 pub(super) fn delegation(top: &Path, path: &Path, files: &[&str]) -> String {
     let user = rustix::process::geteuid().as_raw();
     let chown = |path: &Path| {

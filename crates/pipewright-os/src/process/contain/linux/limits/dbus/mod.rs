@@ -207,7 +207,7 @@ fn wait(stream: &UnixStream, flags: PollFlags, deadline: Instant) -> Result<(), 
     let left = left(deadline)?;
     match rustix::event::poll(&mut [PollFd::from_borrowed_fd(stream.as_fd(), flags)], Some(&left)) {
         Ok(0) => Err(Failure::NoAnswer),
-        // An error of the connection is told by the call that follows.
+        // An error of the connection is reported by the call that follows.
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
