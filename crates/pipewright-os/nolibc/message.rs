@@ -35,6 +35,7 @@ pub(crate) const ENDED_LAST: i64 = 6;
 pub(crate) const READY: i64 = 7;
 
 /// Returns the word of an end that names the process and its status.
+#[allow(dead_code, reason = "only the supervisor writes it")]
 pub(crate) fn pid_and_status(pid: i32, status: i32) -> i64 {
     (i64::from(status) << 32) | i64::from(pid)
 }
