@@ -4,7 +4,7 @@
 use pipewright::{Command, Limits};
 use serde::{Deserialize, Serialize};
 
-/// What every job of a batch starts with, beside its own settings.
+/// The attributes of every job of a batch, beside its own settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JobAttributes {

@@ -495,7 +495,7 @@ pub struct LocalSettings {
     pub limit_bytes: Option<usize>,
     /// The time that a start may wait for room, if the machine has no process or handle left.
     pub room_timeout: Duration,
-    /// What every job starts with.
+    /// The attributes that every job starts with.
     pub attributes: JobAttributes,
 }
 

@@ -3,9 +3,9 @@
 //! | file | contents |
 //! |---|---|
 //! | this file | a job, its setters and its settings; the values of a record; commands as text for a shell |
-//! | `template/` | commands with placeholders |
+//! | `template.rs` | commands with placeholders |
 //! | `identity.rs` | the identity of a job |
-//! | `stored/` | jobs as the log keeps them |
+//! | `stored.rs` | jobs as the log keeps them |
 
 mod identity;
 pub(crate) mod stored;

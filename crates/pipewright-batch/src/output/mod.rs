@@ -4,29 +4,28 @@
 //! the attempt, and [`Output::settle`] when a job is over, also if it never ran. [`Output::close_by`] prints what is
 //! left.
 //!
-//! **No call waits for a reader.** A thread prints, and only a disk that does not keep up delays a call. What it has not printed yet is in memory, up to 24 MiB for all outputs
-//! together, and beyond that in one temporary file without a name, in blocks that are used again; it is in `TMPDIR`,
-//! and keeps its largest size until the end. So memory and the number of descriptors are bounded, whatever the number
-//! of jobs: the file has one descriptor, and a running attempt with a folder has two. A waiting job takes about 70
-//! bytes beside that.
+//! **No call waits for a reader.** A thread prints, and only a disk that does not keep up delays a call. What it has
+//! not printed yet is in memory, up to 24 MiB for all outputs together, and beyond that in one temporary file without a
+//! name, in blocks that are used again; it is in `TMPDIR`, and keeps its largest size until the end. So memory and the
+//! number of descriptors are bounded, whatever the number of jobs: the file has one descriptor, and a running attempt
+//! with a folder has two. A waiting job takes about 70 bytes beside that.
 //!
-//! **Nothing stops the batch.** If the temporary file or the folder cannot be written, the rest of that stream is lost, and the
-//! [summary](OutputSummary) of the attempt has the error; the attempt's result stands. If stdout or stderr cannot be
-//! written, everything later for it is discarded: [`Output::is_reader_gone`] and [`Output::failure`] tell.
+//! **Nothing stops the batch.** If the temporary file or the folder cannot be written, the rest of that stream is lost,
+//! and the [summary](OutputSummary) of the attempt has the error; the attempt's result stands. If stdout or stderr
+//! cannot be written, everything later for it is discarded: [`Output::is_reader_gone`] and [`Output::failure`] tell.
 //!
-//! **Order.** The bytes of a stream keep their order. Stdout and stderr are printed in the order in which they are passed on,
-//! which is that of the calls.
+//! **Order.** The bytes of a stream keep their order. Stdout and stderr are printed in the order in which they are
+//! passed on, which is that of the calls.
 //!
 //! | file | contents |
 //! |---|---|
 //! | this file | the output of a batch; the outputs that wait for their turn |
 //! | `options.rs` | options and how they combine; errors |
 //! | `attempt.rs` | the output of an attempt; one stream; tags; the last lines |
-//! | `content.rs`, `spool.rs` | stored output, and memory that is counted; the temporary file |
+//! | `content.rs` | stored output, in counted memory and in the temporary file; the output of one command of `run` |
 //! | `kept.rs` | outputs that were not handed over, beside the log |
 //! | `queue.rs` | the queue of the thread that prints; that thread |
 //! | `folder.rs` | the folder of a job; the facts in `job.json`; files that a node writes |
-//! | `spooled.rs` | the output of one command, for `run --show-output on-failure` and `run --tail` |
 
 mod attempt;
 mod content;

@@ -94,7 +94,7 @@ fn umask_and_niceness_are_set() {
     assert!(err(&output).contains("is not a mode: write 022"), "{}", err(&output));
 }
 
-/// What `run` says of a command, `batch` says of its jobs.
+/// The options that `run` has for a command, `batch` has for its jobs.
 #[test]
 fn jobs_of_a_batch_start_with_what_the_options_say() {
     let place = Place::new();

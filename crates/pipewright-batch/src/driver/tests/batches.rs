@@ -1,4 +1,4 @@
-//! What a driver makes of jobs whose memory is short, of jobs that wait for a place, and of random ones.
+//! A driver with jobs whose memory is short, with jobs that wait for a place, and with random ones.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a log has, as it is read: each job as it was written, filters and counts, and all that its document promises.
+//! The reading of a log: each job as it was written, filters and counts, and all that its document promises.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
