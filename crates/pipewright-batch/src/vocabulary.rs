@@ -412,6 +412,13 @@ pub enum Event {
         /// The last lines of stderr, or of stdout if stderr is empty: at most 2 KiB.
         last_lines: String,
     },
+    /// Jobs wait, and none starts for this reason: the load or the memory of the machine
+    /// ([`Batch::max_load`](crate::Batch::max_load)). `None`: jobs start again.
+    #[non_exhaustive]
+    Held {
+        /// The reason, as one line.
+        reason: Option<String>,
+    },
     /// The job will be tried again after this delay.
     #[non_exhaustive]
     Retrying {

@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use pipewright::Signal;
 
-use crate::driver::{Config, Driver, LogSettings};
+use crate::driver::{Config, Driver, LogSettings, StartRules};
 use crate::executor::{Containing, Executor, JobAttributes, Local, LocalSettings, Machines};
 use crate::job::{Job, JobId};
 use crate::jobserver::JobserverMode;
@@ -69,6 +69,7 @@ pub struct Batch {
     batch_timeout: Option<Duration>,
     halt: HaltPolicy,
     current_dir: Option<PathBuf>,
+    starts: StartRules,
     env: Vec<(OsString, OsString)>,
     log: Option<LogSettings>,
     output: OutputOptions,
@@ -105,6 +106,7 @@ impl Batch {
             batch_timeout: None,
             halt: HaltPolicy { limit: HaltLimit::Never, then: OnLimit::Drain },
             current_dir: None,
+            starts: StartRules::default(),
             env: Vec::new(),
             log: None,
             output: OutputOptions::default(),
@@ -215,6 +217,29 @@ impl Batch {
             },
             then: if rule.stops_running { OnLimit::Stop } else { OnLimit::Drain },
         };
+        self
+    }
+
+    /// Sets the pause after each start: `--delay` of GNU parallel.
+    pub fn start_delay(mut self, pause: Duration) -> Batch {
+        self.starts.pause = Some(pause).filter(|pause| !pause.is_zero());
+        self
+    }
+
+    /// Starts no job unless fewer threads run on this machine, or are ready to run: `--load` of GNU parallel. The machine is looked
+    /// at once a second; between two looks, so many more jobs may run as there is room for.
+    ///
+    /// On Linux these are the threads of now. On macOS it is the average of a minute, and elsewhere and with
+    /// [`nodes`](Self::nodes) it is not known: an event says so, and jobs start whatever the load is.
+    pub fn max_load(mut self, load: f64) -> Batch {
+        self.starts.max_load = Some(load);
+        self
+    }
+
+    /// Starts no job unless so much memory is free: `--memfree` of GNU parallel. The machine is looked at once a second. Jobs that run
+    /// go on; [`Job::mem_bytes`] is for those that can say what they need.
+    pub fn min_free_memory(mut self, bytes: u64) -> Batch {
+        self.starts.min_free_bytes = Some(bytes);
         self
     }
 
@@ -385,6 +410,7 @@ impl Batch {
                 halt: self.halt,
                 total: None,
                 max_lost: self.max_lost,
+                spaced: self.starts.pause.is_some(),
                 capacity: self.nodes.is_some().then_some(0),
                 seed: seed(),
             },
@@ -394,6 +420,7 @@ impl Batch {
             once: self.once,
             timeout: self.timeout,
             batch_timeout: self.batch_timeout,
+            starts: self.starts,
             log: self.log.filter(|log| !log.path.as_os_str().is_empty()).map(|log| LogSettings {
                 facts: RunFacts {
                     slots: known_slots,

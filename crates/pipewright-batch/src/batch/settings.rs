@@ -204,6 +204,20 @@ impl Batch {
         self
     }
 
+    /// Writes a line for each job that ran to this file, in the format of `--joblog` of GNU parallel. The file is
+    /// replaced.
+    pub fn joblog_to(mut self, path: impl Into<PathBuf>) -> Batch {
+        self.watch.joblog = Some(path.into());
+        self
+    }
+
+    /// Writes a test case for each job to this file, as JUnit XML. The file is replaced. While the batch runs, it is whole
+    /// whenever the batch waits.
+    pub fn junit_to(mut self, path: impl Into<PathBuf>) -> Batch {
+        self.watch.junit = Some(path.into());
+        self
+    }
+
     /// Chooses whether to let no other user read the reports: files of mode 0600 on Unix. They hold what the commands
     /// hold. [`OutputOptions::private`](crate::OutputOptions::private) does the same for the files of jobs.
     pub fn private_reports(mut self, private: bool) -> Batch {

@@ -50,6 +50,7 @@ impl<E: Executor> Driver<E> {
     }
 
     fn intend(&mut self, job: JobNumber, attempt: u32, durable: bool) {
+        self.pause_after_start();
         // The start follows at once, and its slot belongs in the log too.
         if !durable {
             return;
@@ -95,7 +96,10 @@ impl<E: Executor> Driver<E> {
             id,
             name: job.get_name().map(ToOwned::to_owned),
             command: command.clone(),
-            tag: tag(job, &command),
+            tag: match &self.config.output.tag_text {
+                Some(text) => job.text_of(text, number.0, slot, &command),
+                None => tag(job, &command),
+            },
             folder: None,
         };
         let attempt = Attempt {

@@ -8,6 +8,7 @@
 //! | this file | the loop; the settings, jobs that are not settled, and timers |
 //! | `inbox.rs` | jobs and messages from other threads, and the one that reads the input |
 //! | `memory.rs` | the memory of the machine |
+//! | `starts.rs` | starts that the machine holds back, and the pause after each |
 //! | `permits.rs` | tokens of a jobserver |
 //! | `decisions.rs` | new jobs, what the scheduler decides, and ends of attempts and of jobs |
 //! | `log.rs` | the log, if there is one |
@@ -21,6 +22,7 @@ mod inbox;
 mod log;
 mod memory;
 mod permits;
+mod starts;
 mod survivors;
 mod watching;
 
@@ -48,6 +50,8 @@ use log::Log;
 pub(crate) use log::LogSettings;
 use memory::MemoryWatch;
 use permits::Permits;
+pub(crate) use starts::StartRules;
+use starts::StartWatch;
 
 /// The time that a slow reader has to take the output of a batch that was stopped.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
@@ -73,6 +77,7 @@ pub(crate) struct Driver<E> {
     ends_at: Option<Instant>,
     permits: Permits,
     memory: MemoryWatch,
+    starts: StartWatch,
     log: Log,
     /// The time since which the log fails.
     log_failed_since: Option<Instant>,
@@ -187,6 +192,7 @@ impl<E: Executor> Driver<E> {
             ends_at,
             permits,
             memory: MemoryWatch::default(),
+            starts: StartWatch::default(),
             log,
             log_failed_since: None,
             log_timed_out: false,
@@ -201,7 +207,8 @@ impl<E: Executor> Driver<E> {
             halt: None,
             stop_requested: false,
         };
-        // No job starts without a token.
+        // No job starts on a machine that is busy, and none without a token.
+        driver.look_at_machine();
         driver.balance_permits();
         Ok(driver)
     }
@@ -371,6 +378,8 @@ impl<E: Executor> Driver<E> {
             }
             Timer::LogTimeout => self.give_up_log(),
             Timer::Memory => self.look_at_memory(),
+            Timer::Machine => self.look_at_machine(),
+            Timer::PauseOver => self.report(scheduler::Event::PauseOver),
         }
     }
 
@@ -438,6 +447,7 @@ pub(crate) struct Config {
     /// The timeout of a job that has none of its own.
     pub(crate) timeout: Option<Duration>,
     pub(crate) batch_timeout: Option<Duration>,
+    pub(crate) starts: StartRules,
     pub(crate) log: Option<LogSettings>,
     pub(crate) output: OutputOptions,
     pub(crate) jobserver: JobserverMode,
@@ -534,6 +544,10 @@ enum Timer {
     LogTimeout,
     /// The memory of the machine has to be looked at.
     Memory,
+    /// The load and the free memory of the machine have to be looked at, because the batch has limits for them.
+    Machine,
+    /// The pause after a start is over.
+    PauseOver,
 }
 
 /// All timers, the earliest first.

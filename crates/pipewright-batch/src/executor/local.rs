@@ -451,6 +451,10 @@ impl Executor for Local {
         Some(memory)
     }
 
+    fn load(&mut self) -> Option<f64> {
+        host_info::running_threads()
+    }
+
     fn waker(&mut self) -> io::Result<Box<dyn Fn() + Send + Sync>> {
         let waker: RunnerWaker = self.runner.waker()?;
         Ok(Box::new(move || waker.wake()))

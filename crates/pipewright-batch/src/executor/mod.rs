@@ -78,6 +78,11 @@ pub trait Executor: Send {
 
     /// Returns the memory where the attempts run. `None`: it is unknown, and the batch only counts what jobs state.
     fn memory(&mut self) -> Option<MachineMemory>;
+
+    /// Returns the number of threads that run or want to where the attempts run. `None`: it is unknown.
+    fn load(&mut self) -> Option<f64> {
+        None
+    }
 }
 
 impl fmt::Debug for dyn Executor {
@@ -125,6 +130,10 @@ impl<E: Executor + ?Sized> Executor for Box<E> {
 
     fn memory(&mut self) -> Option<MachineMemory> {
         (**self).memory()
+    }
+
+    fn load(&mut self) -> Option<f64> {
+        (**self).load()
     }
 }
 

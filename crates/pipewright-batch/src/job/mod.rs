@@ -178,6 +178,17 @@ impl Job {
         Some(values.collect::<Vec<_>>().join(" "))
     }
 
+    /// Returns a text with the values of the record; of a job without one, its command is the value.
+    pub(crate) fn text_of(&self, text: &Template, job: u64, slot: u32, command: &str) -> String {
+        let words = match &self.command {
+            JobCommand::Template { number, record, .. } => text.words(*number, slot, record),
+            _ => text.words(job, slot, &Record::new(command)),
+        };
+        // Never: each value was a word of the job.
+        let words = words.unwrap_or_default();
+        words.iter().map(|word| word.to_string_lossy()).collect()
+    }
+
     /// Returns the place of the job in the log that it comes from.
     pub(crate) fn get_logged(&self) -> Option<Logged> {
         self.logged.as_deref().copied()

@@ -80,6 +80,19 @@ impl Template {
         Template::parse_all(words, &Record::default(), Some(text.as_bytes()))
     }
 
+    /// Parses one text in which all values of a record are one text too, such as a tag.
+    ///
+    /// # Errors
+    /// A placeholder is wrong.
+    pub fn parse_text(text: impl Into<OsString>) -> Result<Template, TemplateError> {
+        let word = match parse_word(text.into(), &Record::default(), None)? {
+            Word::Values(path_part) => Word::Parts(vec![Part::Value(Values::All, path_part)]),
+            word => word,
+        };
+        let min_columns = word.min_columns();
+        Ok(Template { words: vec![word], min_columns })
+    }
+
     /// Parses the words of a command whose columns have these names. A column with an empty name has none.
     ///
     /// # Errors

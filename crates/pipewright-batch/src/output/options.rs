@@ -10,6 +10,8 @@ use pipewright_os::base::error::{OneLine, Quoted};
 
 use super::content::{OpenSpool, open_temporary_file};
 use super::kept::KeepBeside;
+use super::spool::{OpenSpool, open_temporary_file};
+use crate::job::Template;
 
 /// The way in which output of jobs is printed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,6 +53,9 @@ pub struct OutputOptions {
     pub keep_order: bool,
     /// True to print the tag of a job and a tab before each of its lines.
     pub tag: bool,
+    /// The tag, in which placeholders stand for the values of the job: [`Template::parse_text`]. `None`: the name of the job, its
+    /// values, or its command.
+    pub tag_text: Option<Arc<Template>>,
     /// The directory for a folder a job.
     pub dir: Option<PathBuf>,
     /// True to let other machines write the files of `dir` themselves. Without `dir`, and for jobs of this machine, it
@@ -80,6 +85,7 @@ impl Default for OutputOptions {
             mode: OutputMode::default(),
             keep_order: false,
             tag: false,
+            tag_text: None,
             dir: None,
             on_nodes: false,
             max_bytes: None,
@@ -98,6 +104,7 @@ impl fmt::Debug for OutputOptions {
             .field("mode", &self.mode)
             .field("keep_order", &self.keep_order)
             .field("tag", &self.tag)
+            .field("tag_text", &self.tag_text)
             .field("dir", &self.dir)
             .field("on_nodes", &self.on_nodes)
             .field("max_bytes", &self.max_bytes)

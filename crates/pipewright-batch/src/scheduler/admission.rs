@@ -18,11 +18,15 @@ impl Scheduler {
         if self.halted.is_some() || !self.log_works {
             return;
         }
-        while !self.pressure || self.pool.jobs() == 0 {
+        while (!self.pressure || self.pool.jobs() == 0)
+            && self.pool.jobs() < self.most_jobs
+            && !self.pauses
+        {
             let Some((number, slot)) = self.ready.next(&mut self.pool) else { break };
             let Some(job) = self.jobs.get_mut(&number) else { continue };
             job.attempts = job.attempts.saturating_add(1);
             job.state = State::Admitted { slot };
+            self.pauses = self.config.spaced;
             let (attempt, durable) = (job.attempts, job.once);
             decisions.push(Decision::Intend { job: number, attempt, durable });
             if !durable {

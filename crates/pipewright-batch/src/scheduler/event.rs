@@ -47,6 +47,10 @@ pub(crate) enum Event {
     Permits { cpus: u32 },
     /// The memory of the machine as it is, no matter what jobs state.
     Pressure(Pressure),
+    /// Jobs that may run at once from now on, because of the machine: 0 starts none. Jobs that run go on.
+    MostJobs { jobs: usize },
+    /// The pause after a start is over ([`Config::spaced`](super::Config::spaced)).
+    PauseOver,
     /// Start nothing new, and let the running jobs end.
     Drain,
     /// Start nothing new, and stop the running jobs.

@@ -19,6 +19,9 @@
 //! **Permits.** Below a jobserver, jobs start only with its permits. The first job in line that lacks nothing else
 //! is not overtaken. [`Scheduler::wanted_permits`] says what it lacks.
 //!
+//! **The machine.** Load and free memory bound the number of jobs at once ([`Event::MostJobs`]), and a pause can follow
+//! each start.
+//!
 //! **The end.** `Drain`, `Stop` and the limit of failures end a batch early: what has not been started is settled, no
 //! input is wanted, and nothing starts any more. `LogFailed` only pauses: nothing starts until `LogWorks`.
 //!
@@ -84,6 +87,8 @@ pub(crate) struct Config {
     pub(crate) capacity: Option<u32>,
     /// The number of jobs, without those that ended in an earlier run, if it is known before the end of the input.
     pub(crate) total: Option<u64>,
+    /// Each start is followed by a pause, until [`Event::PauseOver`]. It begins with the intent.
+    pub(crate) spaced: bool,
     /// The source of all randomness, which is the jitter of retries.
     pub(crate) seed: u64,
 }
@@ -114,6 +119,10 @@ pub(crate) struct Scheduler {
     held: Vec<JobNumber>,
     log_works: bool,
     pressure: bool,
+    /// Jobs that may run at once, because of the machine.
+    most_jobs: usize,
+    /// A job was started just now.
+    pauses: bool,
     /// The permits with which the next job could start, if only permits keep it back.
     wanted_permits: Option<u32>,
     halted: Option<HaltCause>,
@@ -146,6 +155,8 @@ impl Scheduler {
             held: Vec::new(),
             log_works: true,
             pressure: false,
+            most_jobs: usize::MAX,
+            pauses: false,
             wanted_permits: None,
             halted: None,
             stopping: false,
@@ -195,6 +206,8 @@ impl Scheduler {
             Event::Withdrawn { job } => self.withdraw(job),
             Event::Permits { cpus } => self.pool.set_permits(cpus),
             Event::Pressure(pressure) => self.press(pressure, decisions),
+            Event::MostJobs { jobs } => self.most_jobs = jobs,
+            Event::PauseOver => self.pauses = false,
             Event::Drain => self.halt(HaltCause::Drain, decisions),
             Event::Stop => self.halt(HaltCause::Stop, decisions),
         }
@@ -219,6 +232,16 @@ impl Scheduler {
     /// Returns the memory of the next or the current attempt of an unfinished job.
     pub(crate) fn memory_bytes(&self, job: JobNumber) -> Option<u64> {
         self.ready.needs(self.jobs.get(&job)?.shape).memory_bytes
+    }
+
+    /// Returns the number of jobs that could start if nothing held them back.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Returns the number of jobs from their intent to their end.
+    pub(crate) fn jobs(&self) -> usize {
+        self.pool.jobs()
     }
 
     /// Returns the CPUs that jobs hold, from their intent to their end.

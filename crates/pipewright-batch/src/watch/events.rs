@@ -45,6 +45,7 @@ enum Fields<'a> {
     Job { job: u64 },
     Settled { job: u64, state: JobOutcome, reason: Option<String> },
     Cause { cause: String },
+    Reason { reason: Option<String> },
     Capacity { slots: u32 },
     Total { total: u64 },
     Note { message: &'a str },
@@ -127,6 +128,7 @@ fn describe<'a>(update: &Update<'a>) -> (&'static str, Fields<'a>) {
         Update::Settled { job, outcome: state, reason } => {
             ("settled", Fields::Settled { job, state, reason: reason.map(short) })
         }
+        Update::Held { reason } => ("held", Fields::Reason { reason: reason.map(short) }),
         Update::Halted { cause } => ("halted", Fields::Cause { cause: short(cause) }),
         Update::Capacity { slots } => ("capacity", Fields::Capacity { slots }),
         Update::InputEnded { total } => ("input_ended", Fields::Total { total }),

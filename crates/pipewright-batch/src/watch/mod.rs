@@ -12,10 +12,13 @@
 //! | `text.rs` | text that is safe and short; durations; ends of attempts in words |
 //! | `progress/` | the bar on a terminal, and lines for logs |
 //! | `events.rs`, `trace.rs` | JSON lines; trace events for Perfetto and Chrome |
+//! | `joblog.rs`, `junit.rs` | the table of `--joblog`; JUnit XML |
 //! | `page/` | one HTML page about the whole batch |
 //! | `queued.rs` | files that a thread writes to, in pieces that are whole |
 
 mod events;
+mod joblog;
+mod junit;
 mod page;
 mod progress;
 mod queued;
@@ -33,6 +36,8 @@ use crate::executor::{AttemptEnd, AttemptKey};
 use crate::vocabulary::{Event, JobOutcome};
 
 pub(crate) use events::EventWriter;
+pub(crate) use joblog::JoblogWriter;
+pub(crate) use junit::JunitWriter;
 pub(crate) use page::PageModel;
 pub use progress::ProgressKind;
 pub(crate) use progress::{Progress, Screen};
@@ -72,6 +77,8 @@ pub(crate) enum Update<'a> {
     Retried { job: u64 },
     /// A job is over. `reason` is one line, if there is more to say than the word.
     Settled { job: u64, outcome: JobOutcome, reason: Option<&'a str> },
+    /// Jobs wait, and none starts for that reason. `None`: they start again.
+    Held { reason: Option<&'a str> },
     /// The batch ends early, for that reason.
     Halted { cause: &'a str },
     /// The number of slots has changed.
@@ -129,6 +136,8 @@ pub(crate) struct WatchSettings {
     pub(crate) events: Option<PathBuf>,
     pub(crate) trace: Option<PathBuf>,
     pub(crate) page: Option<PathBuf>,
+    pub(crate) joblog: Option<PathBuf>,
+    pub(crate) junit: Option<PathBuf>,
     /// No other user can read the files.
     pub(crate) private: bool,
     /// Each command is printed on stderr when it starts.
@@ -147,6 +156,8 @@ pub(crate) struct Watchers {
     events: Option<(EventWriter<QueuedFile>, QueuedFile, PathBuf)>,
     trace: Option<(TraceWriter<QueuedFile>, QueuedFile, PathBuf)>,
     page: Option<(PageModel, QueuedFile, PathBuf)>,
+    joblog: Option<(JoblogWriter<QueuedFile>, QueuedFile, PathBuf)>,
+    junit: Option<(JunitWriter<QueuedFile>, QueuedFile, PathBuf)>,
     prints_commands: bool,
     added: u64,
 }
@@ -177,11 +188,15 @@ impl Watchers {
         let events = settings.events.as_ref().map(create).transpose()?;
         let trace = settings.trace.as_ref().map(create).transpose()?;
         let page = settings.page.as_ref().map(create).transpose()?;
+        let joblog = settings.joblog.as_ref().map(create).transpose()?;
+        let junit = settings.junit.as_ref().map(create).transpose()?;
         let mut watchers = Watchers {
             progress: settings.progress.map(new_progress),
             events: events.map(|(file, path)| (EventWriter::new(file.clone()), file, path)),
             trace: trace.map(|(file, path)| (TraceWriter::new(file.clone()), file, path)),
             page: page.map(|(file, path)| (PageModel::new(facts.clone()), file, path)),
+            joblog: joblog.map(|(file, path)| (JoblogWriter::new(file.clone()), file, path)),
+            junit: junit.map(|(file, path)| (JunitWriter::new(file.clone()), file, path)),
             stderr,
             prints_commands: settings.prints_commands,
             added: 0,
@@ -235,6 +250,12 @@ impl Watchers {
         if let Some((trace, ..)) = &mut self.trace {
             trace.flush();
         }
+        if let Some((joblog, ..)) = &mut self.joblog {
+            joblog.flush();
+        }
+        if let Some((junit, ..)) = &mut self.junit {
+            junit.flush();
+        }
     }
 
     /// Tells all reports of an event.
@@ -256,6 +277,7 @@ impl Watchers {
             }
             Event::InputEnded { jobs } => self.update(&Update::InputEnded { total: *jobs }),
             Event::Capacity { slots } => self.update(&Update::Capacity { slots: *slots }),
+            Event::Held { reason } => self.update(&Update::Held { reason: reason.as_deref() }),
             Event::Halted(halt) => self.update(&Update::Halted { cause: &halt.to_string() }),
             Event::Note(note) => self.update(&Update::Note(note)),
         }
@@ -284,6 +306,12 @@ impl Watchers {
         }
         if let Some((page, ..)) = &mut self.page {
             page.update(update, now);
+        }
+        if let Some((joblog, ..)) = &mut self.joblog {
+            joblog.update(update);
+        }
+        if let Some((junit, ..)) = &mut self.junit {
+            junit.update(update);
         }
     }
 
@@ -317,12 +345,14 @@ impl Watchers {
         }
         let events = self.events.map(|(events, file, path)| (events.finish(), file, path));
         let trace = self.trace.map(|(trace, file, path)| (trace.finish(), file, path));
+        let joblog = self.joblog.map(|(joblog, file, path)| (joblog.finish(), file, path));
+        let junit = self.junit.map(|(junit, file, path)| (junit.finish(), file, path));
         let page = self
             .page
             .map(|(page, mut file, path)| (file.write_all(page.html().as_bytes()), file, path));
         // Ignored: the batch goes on without a terminal. What is printed next comes after the messages.
         let _ = self.stderr.wait_within(until);
-        let reports = [events, trace, page].map(|report| {
+        let reports = [events, trace, page, joblog, junit].map(|report| {
             report
                 .map(|(written, file, path)| (written.and_then(|()| file.wait_within(until)), path))
         });

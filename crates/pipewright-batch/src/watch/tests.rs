@@ -88,6 +88,7 @@ pub(super) fn every_update(work: impl FnOnce(&[Update<'_>])) {
         Update::Ended { end: &end, text: "./convert b", last_lines: "no such file" },
         Update::Retried { job: 2 },
         Update::Settled { job: 2, outcome: JobOutcome::Failed, reason: Some("exit 7") },
+        Update::Held { reason: Some("the load is 9, and has to be below 4") },
         Update::Halted { cause: "drain" },
         Update::Capacity { slots: 8 },
         Update::InputEnded { total: 10 },

@@ -1,6 +1,7 @@
 //! Options of `batch`, and of `jobs` and `worker`, which belong to it.
 
 mod input;
+mod starts;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use pipewright::Signal;
 use pipewright_batch::{Containing, HaltRule, JobserverMode, LoggedState, ProgressKind};
 
 pub(crate) use input::InputOptions;
+pub(crate) use starts::StartOptions;
 
 use super::headings;
 use super::run::ShowOutput;
@@ -68,6 +70,9 @@ pub(crate) struct BatchOptions {
     #[arg(short, visible_short_alias = 'P', long, value_name = "N", allow_hyphen_values = true,
           value_hint = ValueHint::Other, help_heading = headings::RUNNING)]
     pub(crate) jobs: Option<JobCount>,
+
+    #[command(flatten)]
+    pub(crate) starts: StartOptions,
 
     /// Share job slots with make, ninja and cargo [default: join, or off with -j]
     ///
@@ -217,6 +222,11 @@ pub(crate) struct BatchOptions {
     #[arg(long, help_heading = headings::OUTPUT)]
     pub(crate) tag: bool,
 
+    /// Print TEXT with the values of the job, such as {1} or {/.}, and a tab before each line of its output
+    #[arg(long, value_name = "TEXT", value_hint = ValueHint::Other, conflicts_with = "tag",
+          help_heading = headings::OUTPUT)]
+    pub(crate) tagstring: Option<String>,
+
     /// Write the output of each job to files in its own folder in DIR
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = headings::OUTPUT)]
     pub(crate) output_dir: Option<PathBuf>,
@@ -224,7 +234,7 @@ pub(crate) struct BatchOptions {
     /// Write the files of --output-dir on the nodes
     ///
     /// The directory has to be on a file system that this machine and the nodes share. No output is printed.
-    #[arg(long, requires = "output_dir", conflicts_with_all = ["keep_order", "line_buffer", "tag"],
+    #[arg(long, requires = "output_dir", conflicts_with_all = ["keep_order", "line_buffer", "tag", "tagstring"],
           help_heading = headings::NODES)]
     pub(crate) output_on_nodes: bool,
 
@@ -249,11 +259,19 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
     pub(crate) html: Option<PathBuf>,
 
+    /// Write a line for each job that ran to FILE, as GNU parallel does
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
+    pub(crate) joblog: Option<PathBuf>,
+
+    /// Write a test case for each job to FILE, as JUnit XML
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
+    pub(crate) junit: Option<PathBuf>,
+
     /// Write trace events to FILE, for Perfetto and about:tracing
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
     pub(crate) trace: Option<PathBuf>,
 
-    /// Hide the files of --output-dir, --events, --html and --trace from other users
+    /// Hide the files of --output-dir and of reports from other users
     #[arg(long, help_heading = headings::REPORTING)]
     pub(crate) private: bool,
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use clap::ValueEnum as _;
 use pipewright_batch::{
     Batch, Containing, InputError, JobAttributes, JobserverMode, LogView, OutputMode,
-    OutputOptions, ProgressKind, Source, jobs_of_make, shell_quoted,
+    OutputOptions, ProgressKind, Source, Template, jobs_of_make, shell_quoted,
 };
 use pipewright_cluster::{Nodes, Slurm};
 use pipewright_os::host::network;
@@ -25,7 +25,7 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         .once(options.once)
         .stop_with(options.stop_signal, options.kill_after.duration)
         .contain(options.contain.to_containing());
-    batch = batch.output(output(options)?).describe(description(options));
+    batch = options.starts.apply_to(batch.output(output(options)?).describe(description(options)));
     if !options.quiet {
         let kind = options.progress.map(BatchProgressKind::to_kind);
         batch = batch.progress(kind.unwrap_or_else(ProgressKind::for_stderr));
@@ -36,6 +36,12 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
     }
     if let Some(path) = &options.trace {
         batch = batch.trace_to(path);
+    }
+    if let Some(path) = &options.joblog {
+        batch = batch.joblog_to(path);
+    }
+    if let Some(path) = &options.junit {
+        batch = batch.junit_to(path);
     }
     if let Some(path) = &options.html {
         batch = batch.page_to(path);
@@ -128,6 +134,7 @@ fn output(options: &BatchOptions) -> Result<OutputOptions, Failure> {
     let unfit = [
         ("--line-buffer", options.line_buffer, options.show_output != ShowOutput::Always),
         ("--keep-order", options.keep_order, options.show_output == ShowOutput::Never),
+        ("--tagstring", options.tagstring.is_some(), options.show_output == ShowOutput::Never),
         ("--tag", options.tag, options.show_output == ShowOutput::Never),
     ];
     if let Some((name, ..)) = unfit.into_iter().find(|(_, is_set, is_unfit)| *is_set && *is_unfit) {
@@ -143,7 +150,12 @@ fn output(options: &BatchOptions) -> Result<OutputOptions, Failure> {
         ShowOutput::Always => OutputMode::Group,
     };
     output.keep_order = options.keep_order;
-    output.tag = options.tag;
+    output.tag = options.tag || options.tagstring.is_some();
+    if let Some(text) = &options.tagstring {
+        let parsed = Template::parse_text(text);
+        output.tag_text =
+            Some(parsed.map_err(|error| Failure(format!("--tagstring: {error}")))?.into());
+    }
     output.dir = options.output_dir.clone();
     output.on_nodes = options.output_on_nodes;
     output.private = options.private;

@@ -74,6 +74,16 @@ pub fn load() -> Option<f64> {
     imp::load()
 }
 
+/// Returns the number of threads that run or are ready to run, without this one.
+///
+/// # Platform
+/// Linux: the fourth field of `/proc/loadavg`, which is as of now. macOS: the load average of the last minute. Windows:
+/// always `None`.
+#[must_use]
+pub fn running_threads() -> Option<f64> {
+    imp::running_threads()
+}
+
 /// The CPU time of all processors since the machine was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -142,6 +152,12 @@ mod imp {
 
     pub(super) fn load() -> Option<f64> {
         text("/proc/loadavg")?.split(' ').next()?.parse().ok()
+    }
+
+    pub(super) fn running_threads() -> Option<f64> {
+        let running = text("/proc/loadavg")?.split(' ').nth(3)?.split('/').next()?.parse::<u32>();
+        // Whoever reads it runs.
+        running.ok().map(|running| running.saturating_sub(1).into())
     }
 
     pub(super) fn cpu_time() -> Option<CpuTime> {
@@ -324,6 +340,10 @@ mod imp {
         (unsafe { libc::getloadavg(&raw mut load, 1) } == 1).then_some(load)
     }
 
+    pub(super) fn running_threads() -> Option<f64> {
+        load()
+    }
+
     pub(super) fn cpu_time() -> Option<CpuTime> {
         // Mach has a call for it, which this crate does not bind.
         None
@@ -392,6 +412,10 @@ mod imp {
             memory_bytes: memory().map(|memory| memory.ullTotalPhys),
             ..HostInfo::default()
         }
+    }
+
+    pub(super) fn running_threads() -> Option<f64> {
+        None
     }
 
     pub(super) fn load() -> Option<f64> {

@@ -4,6 +4,7 @@ mod batches;
 mod from_log;
 #[cfg(unix)]
 mod old_logs;
+mod starts;
 mod truth;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -217,6 +218,8 @@ struct Fake {
     is_broken: bool,
     /// The free memory at each look; the last one stays.
     memory: VecDeque<u64>,
+    /// The load at each look; the last one stays.
+    load: VecDeque<f64>,
     /// The memory that each attempt has used.
     peak_bytes: Option<u64>,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -261,8 +264,9 @@ impl Fake {
 
     fn with(script: Script) -> Fake {
         let (running, gate) = (VecDeque::new(), Arc::default());
-        let (is_broken, memory, seen) = (false, VecDeque::new(), Arc::default());
-        Fake { script, running, gate, is_broken, memory, peak_bytes: None, seen }
+        let (is_broken, memory, load) = (false, VecDeque::new(), VecDeque::new());
+        let (peak_bytes, seen) = (None, Arc::default());
+        Fake { script, running, gate, is_broken, memory, load, peak_bytes, seen }
     }
 
     /// Returns one, and the attempts that it starts.
@@ -287,6 +291,11 @@ impl Fake {
     /// Returns it with that free memory, at one look after the other.
     fn with_memory(self, free: impl IntoIterator<Item = u64>) -> Fake {
         Fake { memory: free.into_iter().collect(), ..self }
+    }
+
+    /// Returns it with that load, at one look after the other.
+    fn with_load(self, load: impl IntoIterator<Item = f64>) -> Fake {
+        Fake { load: load.into_iter().collect(), ..self }
     }
 
     /// Returns it with attempts that have used so much memory.
@@ -349,6 +358,13 @@ impl Executor for Fake {
                 return Ok(None);
             }
             state = self.gate.changed.wait_timeout(state, left).unwrap().0;
+        }
+    }
+
+    fn load(&mut self) -> Option<f64> {
+        match self.load.len() {
+            1 => self.load.front().copied(),
+            _ => self.load.pop_front(),
         }
     }
 

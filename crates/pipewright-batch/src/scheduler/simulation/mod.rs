@@ -341,6 +341,7 @@ fn batch(random: &mut Random) -> Batch {
     let trouble = |random: &mut Random, percent| usize::from(random.percent(percent));
     Batch {
         config: Config {
+            spaced: false,
             limits,
             retry: retry(random),
             halt: failures(random),

@@ -187,6 +187,8 @@ impl<'a> Model<'a> {
             }
             // The games have none: the executor decides about such a job.
             Event::Largest { .. } => {}
+            // Not simulated: they only hold starts back.
+            Event::MostJobs { .. } | Event::PauseOver => {}
             Event::Drain => self.halted = true,
             Event::Stop => (self.halted, self.stopping) = (true, true),
         }

@@ -371,3 +371,29 @@ fn a_wide_graph_fans_out_and_in() {
     assert_eq!(order, expected);
     assert!(told.0.is_finished());
 }
+
+#[test]
+fn no_more_jobs_run_than_the_machine_has_room_for() {
+    let mut told = Told::new(4);
+    told.tell(Event::MostJobs { jobs: 1 });
+    told.add_started(1, job());
+    told.add_waiting(2, job());
+    assert_eq!(started(&told.end(1, Ok(()))), [2], "an end makes room");
+    assert_eq!(told.tell(Event::MostJobs { jobs: 0 }), []);
+    told.add_waiting(3, job());
+    assert_eq!(started(&told.end(2, Ok(()))), [0; 0]);
+    assert_eq!(started(&told.tell(Event::MostJobs { jobs: usize::MAX })), [3]);
+}
+
+#[test]
+fn a_pause_follows_each_start_and_not_the_end_of_a_job() {
+    let mut told = Told::with(4, |config| config.spaced = true);
+    told.add_started(1, job());
+    told.add_waiting(2, job());
+    told.add_waiting(3, job());
+    assert_eq!(started(&told.end(1, Ok(()))), [0; 0]);
+    assert_eq!(started(&told.tell(Event::PauseOver)), [2]);
+    assert_eq!(started(&told.tell(Event::PauseOver)), [3]);
+    assert_eq!(told.tell(Event::PauseOver), []);
+    told.add_started(4, job());
+}

@@ -134,7 +134,11 @@ impl PageModel {
             Update::Note(text) if self.notes.len() < MOST_NOTES => {
                 self.notes.push(line(text, MOST_LINE_COLUMNS));
             }
-            Update::Began(_) | Update::Retried { .. } | Update::Note(_) | Update::Finished(_) => {}
+            Update::Began(_)
+            | Update::Retried { .. }
+            | Update::Held { .. }
+            | Update::Note(_)
+            | Update::Finished(_) => {}
         }
     }
 

@@ -115,10 +115,17 @@ impl<W: Write> Progress<W> {
 
     /// Takes note of an update. Draws only messages.
     pub(crate) fn update(&mut self, update: &Update<'_>, now: Instant) {
+        let was_held = self.counts.held.is_some();
         self.counts.update(update, now);
         self.is_changed = true;
         match update {
             Update::Note(text) => self.message(text),
+            // The bar shows it.
+            Update::Held { reason: Some(reason) }
+                if !was_held && self.kind != ProgressKind::Bar =>
+            {
+                self.message(&format!("no job starts: {reason}"));
+            }
             Update::Halted { cause } => self.message(&format!("no more jobs start: {cause}")),
             _ => {}
         }
@@ -230,6 +237,8 @@ struct Counts {
     rate: Rate,
     running: BTreeMap<(Instant, AttemptKey), String>,
     starts: HashMap<AttemptKey, Instant>,
+    /// The reason for which no job starts.
+    held: Option<String>,
 }
 
 impl Counts {
@@ -242,6 +251,7 @@ impl Counts {
             rate: Rate::new(now),
             running: BTreeMap::new(),
             starts: HashMap::new(),
+            held: None,
         }
     }
 
@@ -251,6 +261,9 @@ impl Counts {
             Update::Added { jobs, total } => {
                 self.added = self.added.max(jobs);
                 self.total = total.or(self.total);
+            }
+            Update::Held { reason } => {
+                self.held = reason.map(|reason| cut(reason, MOST_TEXT_BYTES));
             }
             Update::InputEnded { total } => self.total = Some(total),
             Update::Started { key, text, .. } => {
@@ -432,6 +445,9 @@ fn summary(counts: &Counts, now: Instant, most: usize) -> Vec<Piece> {
         pieces.push(Piece(format!("{count} {}", outcome.word()), Some(color)));
     }
     pieces.push(Piece(format!("{} running", counts.running()), None));
+    if let Some(reason) = &counts.held {
+        pieces.push(Piece(format!("waits: {reason}"), None));
+    }
     if let Some(per_second) = counts.per_second(now) {
         pieces.push(Piece(rate(per_second), None));
     }
@@ -476,6 +492,7 @@ fn plain_line(counts: &Counts, now: Instant) -> String {
     };
     parts.extend(counts.problems().map(|(outcome, count)| format!("{count} {}", outcome.word())));
     parts.push(format!("{} running", counts.running()));
+    parts.extend(counts.held.iter().map(|reason| format!("waits: {reason}")));
     parts.extend(counts.per_second(now).map(rate));
     parts.extend(counts.left(now).map(|left| format!("{} left", whole_duration(left))));
     format!("pipewright: {}", parts.join(", "))

@@ -53,7 +53,7 @@ pub(crate) struct InputOptions {
     #[arg(short = 'm', long, conflicts_with_all = ["jsonl", "csv", "shell"], help_heading = headings::INPUT)]
     pub(crate) xargs: bool,
 
-    /// Repeat a word such as pic{}.jpg for each value, and put as many into one job as fit
+    /// Repeat a word such as pic{}.jpg for each value; otherwise as -m
     #[arg(short = 'X', long, conflicts_with_all = ["xargs", "jsonl", "csv", "shell"], help_heading = headings::INPUT)]
     pub(crate) xargs_context: bool,
 

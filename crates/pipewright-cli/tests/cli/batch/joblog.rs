@@ -1,0 +1,104 @@
+//! Files and tags for those who come from GNU parallel or read JUnit XML, and starts that are held back.
+
+use std::time::{Duration, Instant};
+
+use super::{Place, err, out, pace, refused, sorted, version};
+
+/// Returns the columns of the lines of a job log, sorted by job. The times are checked, and not among them.
+fn joblog(text: &str) -> Vec<Vec<String>> {
+    let mut lines = text.lines();
+    let header = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand";
+    assert_eq!(lines.next(), Some(header));
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for line in lines {
+        let mut columns: Vec<String> = line.split('\t').map(ToOwned::to_owned).collect();
+        assert_eq!(columns.len(), 9, "{line:?}");
+        for time in columns.drain(2..4) {
+            let (seconds, millis) = time.trim_start().split_once('.').unwrap();
+            assert!(seconds.parse::<u64>().is_ok() && millis.len() == 3, "{line:?}");
+        }
+        rows.push(columns);
+    }
+    rows.sort();
+    rows
+}
+
+#[test]
+fn the_joblog_is_that_of_gnu_parallel() {
+    let place = Place::new();
+    let words = ["sh", "-c", "echo {}; exit {}", ":::", "0", "3"];
+    let ours = place.batch(&[&["--joblog", "ours", "--"], &words[..]].concat());
+    assert_eq!(ours.status.code(), Some(123), "{}", err(&ours));
+    let ours = joblog(&place.read("ours"));
+    let row = |job: &str, code: &str, script: &str| {
+        [job, ":", "0", "2", code, "0", script].map(ToOwned::to_owned).to_vec()
+    };
+    let expected =
+        [row("1", "0", "sh -c 'echo 0; exit 0'"), row("2", "3", "sh -c 'echo 3; exit 3'")];
+    assert_eq!(ours, expected);
+    if version("parallel").is_none() {
+        return;
+    }
+    let script = "parallel --joblog theirs \"sh -c 'echo {}; exit {}'\" ::: 0 3";
+    place.sh(script);
+    assert_eq!(joblog(&place.read("theirs")), ours);
+}
+
+#[test]
+fn each_job_is_a_test_case_of_the_junit_file_which_is_whole_while_the_batch_runs() {
+    let place = Place::new();
+    let script = "echo why >&2; exit {}";
+    let run =
+        place.batch(&["-j1", "--junit", "out.xml", "--", "sh", "-c", script, ":::", "0", "3"]);
+    assert_eq!(run.status.code(), Some(123), "{}", err(&run));
+    let text = place.read("out.xml");
+    let counts = "tests=\"2\" failures=\"1\" errors=\"0\" skipped=\"0\"";
+    assert!(text.contains(counts) && text.ends_with("</testsuite>\n</testsuites>\n"), "{text}");
+    assert!(text.contains("<failure message=\"exit code 3\" type=\"exited\">why"), "{text}");
+    // The second job looks at the file after the first has ended.
+    let wait = "until grep -q 'tests=\"1\"' whole.xml; do sleep 0.01; done; cp whole.xml copy.xml";
+    let script = format!("[ {{}} = 1 ] || {{ {wait}; }}");
+    let run =
+        place.batch(&["-j1", "--junit", "whole.xml", "--", "sh", "-c", &script, ":::", "1", "2"]);
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    let copy = place.read("copy.xml");
+    assert!(copy.ends_with("</testsuite>\n</testsuites>\n"), "{copy}");
+}
+
+#[test]
+fn a_tag_has_the_values_of_its_job() {
+    let place = Place::new();
+    let tagged = |args: &[&str], input: &str| {
+        let output = place.batch_of(input, &[&["--tagstring"], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", err(&output));
+        sorted(out(&output)).join("\n")
+    };
+    let words = ["{#}-{/.}", "--", "echo", "x", ":::", "d/a.c", "b.c"];
+    assert_eq!(tagged(&words, ""), "1-a\tx d/a.c\n2-b\tx b.c");
+    assert_eq!(tagged(&["{2}{1}", "--", "echo", ":::", "a", ":::", "b"], ""), "ba\ta b");
+    assert_eq!(tagged(&["{}", "--", "echo", ":::", "a", ":::", "b"], ""), "a b\ta b");
+    assert_eq!(tagged(&["same", "--", "echo", ":::", "a"], ""), "same\ta");
+    assert_eq!(tagged(&["<{}>"], "echo 1\n"), "<echo 1>\t1");
+    let wrong = place.batch(&["--tagstring", "{0}", "--", "echo", ":::", "a"]);
+    refused(&wrong, &["--tagstring: columns are numbered from 1"]);
+}
+
+#[test]
+fn starts_are_held_back_by_a_delay_and_by_the_machine() {
+    let place = Place::new();
+    let began = Instant::now();
+    let delayed = place.batch(&["-j8", "--delay", "0.1", "--", "true", ":::", "1", "2", "3"]);
+    assert_eq!(delayed.status.code(), Some(0), "{}", err(&delayed));
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    // No machine has so much memory: nothing starts, and the batch says why.
+    let limits = ["--memfree", "8000000GiB", "--batch-timeout", &pace::option(1500)];
+    let held =
+        place.batch(&[&limits[..], &["--progress", "plain", "--", "touch", ":::", "ran"]].concat());
+    assert_eq!(held.status.code(), Some(124), "{}", err(&held));
+    assert!(
+        err(&held).contains("no job starts: ") && err(&held).contains("MiB of memory are free")
+    );
+    assert!(!place.path("ran").exists());
+    refused(&place.batch(&["--load", "0", "--", "true", ":::", "1"]), &["must be more than 0"]);
+    refused(&place.batch(&["--load", "x", "--", "true", ":::", "1"]), &["write 4, 1.5 or 80%"]);
+}
