@@ -7,6 +7,8 @@ use std::io;
 use pipewright::{Error, ErrorKind, ExitStatus};
 
 pub(crate) const SUCCESS: i32 = 0;
+/// The lock was not free in time: `EX_TEMPFAIL` of sysexits.h.
+pub(crate) const NOT_LOCKED: i32 = 75;
 /// The command was stopped by a timeout or an output limit.
 pub(crate) const STOPPED: i32 = 124;
 /// pipewright itself failed: wrong usage, a missing file, a full disk.

@@ -11,6 +11,7 @@ mod disk;
 mod exit_code;
 mod inspect;
 mod jobs;
+mod lock;
 mod pages;
 mod pipe;
 mod print;
@@ -55,6 +56,7 @@ fn run() -> i32 {
         ToolCommand::Pipe(options) => pipe::run(&options.0),
         ToolCommand::Timeout(options) => timeout::run(&options.0),
         ToolCommand::Batch(options) => batch::run(*options.0),
+        ToolCommand::Lock(options) => lock::run(*options.0),
         ToolCommand::Worker(options) => worker::run(*options.0),
         ToolCommand::Jobs(options) => jobs::run(&options.0),
         ToolCommand::Bench(options) => bench::run(&options.0),

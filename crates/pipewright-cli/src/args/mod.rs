@@ -2,6 +2,7 @@
 
 mod batch;
 mod bench;
+mod lock;
 mod run;
 mod shared;
 mod values;
@@ -17,6 +18,7 @@ pub(crate) use batch::{
     WorkerOptions,
 };
 pub(crate) use bench::{BenchOptions, DiskOptions};
+pub(crate) use lock::LockOptions;
 pub(crate) use run::{
     CommonOptions, ContainKind, PipelineOptions, RecordFormat, RunOptions, ShowOutput,
     TimeoutOptions,
@@ -55,6 +57,8 @@ pub(crate) enum ToolCommand {
     Timeout(Deferred<TimeoutOptions>),
     /// Run many commands, some at the same time, with a log that can be resumed
     Batch(Deferred<BatchOptions>),
+    /// Run a command while it has a lock, which ends with the command
+    Lock(Deferred<LockOptions>),
     /// List the jobs of a batch, from its log
     Jobs(Deferred<JobsOptions>),
     /// Run the jobs of a batch on this node, for the batch that has started it

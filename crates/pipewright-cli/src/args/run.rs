@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
-use pipewright::{Linger, Signal};
+use pipewright::{Handle, Linger, Signal};
 use pipewright_batch::{UnitError, parse_duration};
 
 use super::headings;
@@ -136,6 +136,10 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "FD", value_hint = ValueHint::Other, hide_short_help = true,
           help_heading = headings::ENVIRONMENT)]
     pub(crate) inherit: Vec<i32>,
+
+    /// The lock that the command holds: `lock`.
+    #[arg(skip)]
+    pub(crate) lock: Option<Handle>,
 
     /// Command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD",

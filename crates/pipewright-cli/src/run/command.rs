@@ -47,6 +47,9 @@ pub(super) fn build(
         command.limits(limits);
     }
     set_environment(&mut command, &options.common.environment)?;
+    if let Some(lock) = &options.lock {
+        command.inherit(lock.try_clone().map_err(Failure::cannot("keep the lock"))?);
+    }
     for number in &options.inherit {
         command.inherit_fd_as(duplicate(*number)?, *number);
     }

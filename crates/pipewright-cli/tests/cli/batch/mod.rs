@@ -5,6 +5,7 @@
 //! | `input.rs` | the jobs of every kind of input, their identity, exit codes, and bad input |
 //! | `packing.rs` | values as `xargs` and GNU parallel take them: several in a job, columns, lists side by side |
 //! | `joblog.rs` | job logs, JUnit XML and tags; starts that are held back |
+//! | `lock.rs` | `pipewright lock` |
 //! | `output.rs` | the output of jobs: tags, folders, limits, whole, and kept when a batch died |
 //! | `log.rs` | logs, batches that are resumed, and one runner for one log |
 //! | `signals.rs` | signals to a batch and its terminal; batches that always end |
@@ -20,6 +21,7 @@ mod equals;
 mod input;
 mod joblog;
 mod jobserver;
+mod lock;
 mod log;
 mod looking;
 mod memory;

@@ -1,4 +1,4 @@
-//! A lock on a file that only its owner can open, so that nobody else can hold it.
+//! Locks of files: one that only its owner can hold, and one that belongs to an open file and to whoever inherits it.
 
 use std::fs::File;
 use std::io;
@@ -53,6 +53,21 @@ impl PrivateLock {
     }
 }
 
+/// Takes the exclusive lock of an open file. Waits for it, or returns false if another open file has it.
+///
+/// The lock belongs to this open file: a process that inherits it holds the lock, too, and the kernel ends it when the last of them
+/// has closed it or is dead.
+///
+/// # Platform
+/// Unix: `flock`; some network filesystems ask for a file that is open for writing. Windows: `LockFileEx`, which belongs to this
+/// process.
+///
+/// # Errors
+/// The filesystem has no locks, or this file cannot be locked.
+pub fn lock_open_file(file: &File, waits: bool) -> io::Result<bool> {
+    imp::lock_open_file(file, waits)
+}
+
 #[cfg(unix)]
 mod imp {
     use std::fs::{self, File, Metadata, Permissions};
@@ -61,7 +76,7 @@ mod imp {
     use std::path::Path;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    use rustix::fs::{FlockOperation, fcntl_lock};
+    use rustix::fs::{FlockOperation, fcntl_lock, flock};
     use rustix::io::Errno;
 
     use crate::base::generation::{Generation, PerProcess};
@@ -131,6 +146,21 @@ mod imp {
         }
     }
 
+    pub(super) fn lock_open_file(file: &File, waits: bool) -> io::Result<bool> {
+        let operation = match waits {
+            true => FlockOperation::LockExclusive,
+            false => FlockOperation::NonBlockingLockExclusive,
+        };
+        loop {
+            match flock(file, operation) {
+                Ok(()) => return Ok(true),
+                Err(Errno::WOULDBLOCK) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     pub(super) fn make_private(file: &File) {
         // Ignored: a filesystem may keep no rights, and another one may own it.
         let _ = file.set_permissions(Permissions::from_mode(0o600));
@@ -169,7 +199,12 @@ mod imp {
     }
 
     pub(super) fn try_lock(file: &File) -> io::Result<bool> {
-        let flags = LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY;
+        lock_open_file(file, false)
+    }
+
+    pub(super) fn lock_open_file(file: &File, waits: bool) -> io::Result<bool> {
+        let fails = if waits { 0 } else { LOCKFILE_FAIL_IMMEDIATELY };
+        let flags = LOCKFILE_EXCLUSIVE_LOCK | fails;
         let mut from_start = OVERLAPPED::default();
         // SAFETY: a live handle that is not opened for overlapped use, so that the structure is used during the call
         // only.

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 pub use folder::{FolderId, OpenFolder};
-pub use lock::PrivateLock;
+pub use lock::{PrivateLock, lock_open_file};
 
 /// Creates a file that only its owner can read and write, and opens it for writing.
 ///
@@ -145,6 +145,23 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
         }
         made => made,
     }
+}
+
+/// Returns a folder of that name that only this user can use, the same one for all of his programs until the machine restarts, and
+/// creates it if it is missing.
+///
+/// # Platform
+/// Unix: `/tmp/NAME-USER`, with the number of the user; `TMPDIR` does not count, because programs have different ones. Windows: in
+/// the folder for temporary files, which each user has.
+///
+/// # Errors
+/// It cannot be created, or what has the name cannot be trusted: then the error has a [`Distrust`].
+pub fn temporary_folder(name: &str) -> io::Result<PathBuf> {
+    let path = imp::temporary_folder(name);
+    // A link of somebody else would lead to a folder of his choice.
+    check_link(&path)?;
+    create_folder(&path)?;
+    Ok(path)
 }
 
 /// The facts of a file or folder that say who may change it.
@@ -522,6 +539,10 @@ mod imp {
         found.mode() & 0o022 != 0
     }
 
+    pub(super) fn temporary_folder(name: &str) -> PathBuf {
+        PathBuf::from(format!("/tmp/{name}-{}", geteuid().as_raw()))
+    }
+
     pub(super) fn is_this_user(user: u32) -> bool {
         geteuid().as_raw() == user
     }
@@ -605,6 +626,10 @@ mod imp {
         false
     }
 
+    pub(super) fn temporary_folder(name: &str) -> PathBuf {
+        std::env::temp_dir().join(name)
+    }
+
     pub(super) fn is_this_user(_: u32) -> bool {
         true
     }
@@ -627,5 +652,26 @@ mod imp {
 
     pub(super) fn sync_folder(_: &Path) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+    use super::*;
+
+    #[test]
+    fn the_temporary_folder_is_one_for_all_programs_of_a_user() {
+        let name = format!("pipewright-test-{}", std::process::id());
+        let folder = temporary_folder(&name).unwrap();
+        assert!(folder.starts_with("/tmp"), "{folder:?}");
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(temporary_folder(&name).unwrap(), folder);
+        fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        let error = temporary_folder(&name).unwrap_err();
+        assert!(error.to_string().contains("can be written by other users"), "{error}");
+        fs::remove_dir(folder).unwrap();
     }
 }
