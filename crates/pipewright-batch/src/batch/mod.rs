@@ -70,6 +70,7 @@ pub struct Batch {
     halt: HaltPolicy,
     current_dir: Option<PathBuf>,
     starts: StartRules,
+    read_ahead: usize,
     env: Vec<(OsString, OsString)>,
     log: Option<LogSettings>,
     output: OutputOptions,
@@ -107,6 +108,7 @@ impl Batch {
             halt: HaltPolicy { limit: HaltLimit::Never, then: OnLimit::Drain },
             current_dir: None,
             starts: StartRules::default(),
+            read_ahead: scheduler::LEAST_READ_AHEAD,
             env: Vec::new(),
             log: None,
             output: OutputOptions::default(),
@@ -240,6 +242,14 @@ impl Batch {
     /// go on; [`Job::mem_bytes`] is for those that can say what they need.
     pub fn min_free_memory(mut self, bytes: u64) -> Batch {
         self.starts.min_free_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the number of jobs that are read before they can start, if it is less than the usual 64: they, and those that another thread
+    /// has read (up to 256, or 16 MiB of their inputs), are held in memory. 0 counts as 1.
+    pub fn read_ahead(mut self, jobs: u32) -> Batch {
+        self.read_ahead =
+            usize::try_from(jobs).unwrap_or(usize::MAX).min(scheduler::LEAST_READ_AHEAD);
         self
     }
 
@@ -411,6 +421,7 @@ impl Batch {
                 total: None,
                 max_lost: self.max_lost,
                 spaced: self.starts.pause.is_some(),
+                read_ahead: self.read_ahead,
                 capacity: self.nodes.is_some().then_some(0),
                 seed: seed(),
             },

@@ -13,6 +13,9 @@ use crate::source::InputError;
 /// Jobs that the reading thread may be ahead.
 const MOST_JOBS: usize = 256;
 
+/// Bytes of their standard inputs, above which the reading thread waits.
+const MOST_BYTES: usize = 16 << 20;
+
 /// A message from another thread.
 #[derive(Debug)]
 pub(super) enum Message {
@@ -30,6 +33,16 @@ pub(super) enum Input {
     Job(Box<Job>),
     Failed(InputError),
     Ended,
+}
+
+impl Input {
+    /// Returns the bytes of the standard input of a job.
+    fn bytes(&self) -> usize {
+        match self {
+            Input::Job(job) => job.get_stdin().len(),
+            _ => 0,
+        }
+    }
 }
 
 /// Makes an executor return from its wait.
@@ -51,6 +64,8 @@ pub(super) struct Inbox {
 struct State {
     messages: VecDeque<Message>,
     input: VecDeque<Input>,
+    /// The bytes of the standard inputs of these jobs.
+    input_bytes: usize,
     waiting: Waiting,
     /// The driver waits for input, too.
     wants_input: bool,
@@ -65,6 +80,13 @@ enum Waiting {
     No,
     Here,
     InExecutor,
+}
+
+impl State {
+    /// Returns true if the driver is too far behind.
+    fn is_full(&self) -> bool {
+        self.input.len() >= MOST_JOBS || self.input_bytes >= MOST_BYTES
+    }
 }
 
 impl Inbox {
@@ -87,12 +109,13 @@ impl Inbox {
     /// Adds an entry of the input. Waits while the driver is too far behind. Returns false once the driver is gone.
     pub(super) fn add_input(&self, input: Input) -> bool {
         let mut state = self.state();
-        while state.input.len() >= MOST_JOBS && !state.is_closed {
+        while state.is_full() && !state.is_closed {
             state = self.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.is_closed {
             return false;
         }
+        state.input_bytes += input.bytes();
         state.input.push_back(input);
         if state.wants_input {
             self.wake(state);
@@ -109,7 +132,9 @@ impl Inbox {
     pub(super) fn next_input(&self) -> Option<Input> {
         let mut state = self.state();
         let next = state.input.pop_front();
-        if state.input.len() == MOST_JOBS / 2 {
+        let bytes = next.as_ref().map_or(0, Input::bytes);
+        state.input_bytes -= bytes;
+        if state.input.len() == MOST_JOBS / 2 || bytes > 0 {
             self.has_room.notify_one();
         }
         next

@@ -444,6 +444,14 @@ impl JobStdin {
         JobStdin::Bytes(bytes.into())
     }
 
+    /// Returns the number of bytes that are held in memory.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            JobStdin::Bytes(bytes) => bytes.len(),
+            JobStdin::Null | JobStdin::File(_) => 0,
+        }
+    }
+
     /// Returns an input from this file.
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> JobStdin {

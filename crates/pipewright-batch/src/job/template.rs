@@ -80,6 +80,13 @@ impl Template {
         Template::parse_all(words, &Record::default(), Some(text.as_bytes()))
     }
 
+    /// Parses the words of a command that gets no value.
+    pub(crate) fn parse_without_value(words: Vec<OsString>) -> Result<Template, TemplateError> {
+        let mut template = Template::parse(words.iter().cloned())?;
+        template.words.truncate(words.len());
+        Ok(template)
+    }
+
     /// Parses one text in which all values of a record are one text too, such as a tag.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ pub(crate) use event::{
 use names::Names;
 
 /// Ready jobs that are read ahead, at least. With many slots it is two a slot.
-const LEAST_READ_AHEAD: usize = 64;
+pub(crate) const LEAST_READ_AHEAD: usize = 64;
 
 /// Jobs that wait for other jobs or for a retry, above which no input is read while something else is under way.
 const MOST_WAITING: usize = 100_000;
@@ -89,6 +89,9 @@ pub(crate) struct Config {
     pub(crate) total: Option<u64>,
     /// Each start is followed by a pause, until [`Event::PauseOver`]. It begins with the intent.
     pub(crate) spaced: bool,
+    /// Ready jobs that are read ahead, at least ([`LEAST_READ_AHEAD`]). With many slots it is two a slot, or this number if it is
+    /// below the usual one.
+    pub(crate) read_ahead: usize,
     /// The source of all randomness, which is the jitter of retries.
     pub(crate) seed: u64,
 }
@@ -225,8 +228,16 @@ impl Scheduler {
         !self.input_ended
             && self.halted.is_none()
             && self.log_works
-            && self.ready.len() < slots.saturating_mul(2).max(LEAST_READ_AHEAD)
+            && self.ready.len() < self.read_ahead(slots)
             && (is_idle || self.blocked + self.retrying < MOST_WAITING)
+    }
+
+    /// Returns the number of ready jobs that are read ahead.
+    fn read_ahead(&self, slots: usize) -> usize {
+        match self.config.read_ahead {
+            few if few < LEAST_READ_AHEAD => few.max(1),
+            least => slots.saturating_mul(2).max(least),
+        }
     }
 
     /// Returns the memory of the next or the current attempt of an unfinished job.

@@ -6,10 +6,12 @@
 //! | `records.rs` | records for a template: of lines, and of lists that are combined; columns; several in one job |
 //! | `lines.rs` | commands, and lines for the shell; records that end with a byte |
 //! | `json/` | JSON lines |
+//! | `blocks.rs` | blocks of lines, for the standard input of jobs |
 //! | `csv.rs` | comma-separated values |
 //! | `logged.rs` | the jobs of a log |
 //! | `error.rs` | the error type |
 
+mod blocks;
 mod csv;
 mod error;
 mod json;
@@ -186,6 +188,28 @@ impl Source {
     pub fn json_lines(mut self) -> Jobs {
         self.end = b'\n';
         Jobs::new(json::JsonLines::new(self.into()))
+    }
+
+    /// Makes a job of each block of lines, which is its standard input: `--pipe` of GNU parallel.
+    ///
+    /// A block has at most `bytes`, and ends with a line, or with the input. A line that is longer is a block of its own, up to
+    /// [`max_record_bytes`](Self::max_record_bytes). Of the placeholders, `{#}` and `{%}` have values.
+    ///
+    /// Jobs that wait hold their blocks in memory: [`Batch::read_ahead`](crate::Batch::read_ahead) bounds their number.
+    ///
+    /// ```
+    /// use pipewright_batch::{Batch, Source};
+    /// let jobs = Source::new(&b"b\na\nd\nc\n"[..]).blocks(["sort"], 4);
+    /// assert_eq!(Batch::new().read_ahead(2).run(jobs)?.succeeded, 2);
+    /// # Ok::<(), pipewright_batch::BatchError>(())
+    /// ```
+    pub fn blocks<I>(self, words: I, bytes: usize) -> Jobs
+    where
+        I: IntoIterator,
+        I::Item: Into<OsString>,
+    {
+        let words = words.into_iter().map(Into::into).collect();
+        Jobs::new(blocks::Blocks::new(self, words, bytes))
     }
 
     /// Makes a job of each row of comma-separated values (RFC 4180) after the first row, which names the columns.

@@ -17,6 +17,9 @@ use crate::args::{BatchOptions, InputOptions};
 use crate::print::is_reader_gone;
 use crate::{Failure, exit_code};
 
+/// The size of a block by default, as in GNU parallel.
+const DEFAULT_BLOCK_BYTES: usize = 1 << 20;
+
 /// The jobs, read when they are asked for.
 pub(super) type AllJobs = Box<dyn Iterator<Item = Result<Job, InputError>> + Send>;
 
@@ -27,6 +30,10 @@ pub(super) fn jobs(options: &BatchOptions) -> Result<AllJobs, Failure> {
     }
     let source = source(options)?;
     let input = &options.input;
+    if input.pipe && !command.is_empty() {
+        let bytes = input.block.unwrap_or(DEFAULT_BLOCK_BYTES);
+        return Ok(Box::new(source.blocks(command, bytes)));
+    }
     if input.jsonl {
         return match command.first() {
             Some(_) => Err(Failure(
@@ -126,6 +133,7 @@ fn combinations(
         ("--csv", input.csv),
         ("--null", input.null),
         ("--delimiter", input.delimiter.is_some()),
+        ("--pipe", input.pipe),
     ];
     if let Some((name, _)) = other.into_iter().find(|(_, is_set)| *is_set) {
         return Err(Failure(format!("{name} does not fit lists after ::: or ::::")));
@@ -241,7 +249,7 @@ pub(super) fn note_for_log(options: &BatchOptions) -> Option<String> {
             "words": words, "from": from, "null": input.null, "jsonl": input.jsonl, "csv": input.csv,
             "shell": input.shell, "delimiter": input.delimiter, "colsep": input.colsep, "link": input.link,
             "max_args": input.max_args, "xargs": input.xargs, "xargs_context": input.xargs_context,
-            "max_chars": input.max_chars, "replace": input.replace,
+            "max_chars": input.max_chars, "replace": input.replace, "pipe": input.pipe, "block": input.block,
         });
         note.to_string()
     })
@@ -275,6 +283,8 @@ pub(super) fn with_noted_input(options: BatchOptions, log: &Path) -> Option<Batc
         xargs_context: flag("xargs_context").unwrap_or(false),
         max_chars: number("max_chars").and_then(|bytes| usize::try_from(bytes).ok()),
         replace: text("replace"),
+        pipe: flag("pipe").unwrap_or(false),
+        block: number("block").and_then(|bytes| usize::try_from(bytes).ok()),
     };
     let words = words.collect::<Option<_>>()?;
     Some(BatchOptions { words, input, log: Some(log.to_owned()), ..options })

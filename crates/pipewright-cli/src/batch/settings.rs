@@ -30,6 +30,10 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         let kind = options.progress.map(BatchProgressKind::to_kind);
         batch = batch.progress(kind.unwrap_or_else(ProgressKind::for_stderr));
     }
+    if options.input.pipe {
+        // Each job that is read holds a block.
+        batch = batch.read_ahead(1);
+    }
     batch = batch.private_reports(options.private).print_commands(options.print_commands);
     if let Some(path) = &options.events {
         batch = batch.events_to(path);

@@ -342,6 +342,7 @@ fn batch(random: &mut Random) -> Batch {
     Batch {
         config: Config {
             spaced: false,
+            read_ahead: LEAST_READ_AHEAD,
             limits,
             retry: retry(random),
             halt: failures(random),

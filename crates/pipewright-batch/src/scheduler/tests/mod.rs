@@ -72,6 +72,7 @@ impl Told {
 fn config(slots: u32) -> Config {
     Config {
         spaced: false,
+        read_ahead: LEAST_READ_AHEAD,
         limits: Limits { slots: count(slots), memory_bytes: None, named: Vec::new() },
         retry: RetryPolicy {
             on: Failure::ALL.into_iter().collect(),

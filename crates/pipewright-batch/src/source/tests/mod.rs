@@ -1,5 +1,6 @@
 //! Tests of sources: inputs in, words or errors out.
 
+mod blocks;
 mod commands;
 mod lines;
 mod packing;

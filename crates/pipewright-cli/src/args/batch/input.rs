@@ -66,6 +66,16 @@ pub(crate) struct InputOptions {
     #[arg(short = 'I', long, value_name = "TEXT", value_hint = ValueHint::Other,
           conflicts_with_all = ["jsonl", "csv", "shell"], help_heading = headings::INPUT)]
     pub(crate) replace: Option<String>,
+
+    /// Give each job a block of whole lines as its stdin, instead of values
+    #[arg(long, conflicts_with_all = ["jsonl", "csv", "shell", "colsep", "link", "max_args", "xargs", "xargs_context",
+          "max_chars", "replace"], help_heading = headings::INPUT)]
+    pub(crate) pipe: bool,
+
+    /// Limit the blocks of --pipe to SIZE [default: 1M]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          value_parser = parse_some_bytes, requires = "pipe", help_heading = headings::INPUT)]
+    pub(crate) block: Option<usize>,
 }
 
 impl InputOptions {
@@ -79,6 +89,7 @@ impl InputOptions {
             ("-s", self.max_chars.is_some()),
             ("-I", self.replace.is_some()),
             ("--link", self.link),
+            ("--pipe", self.pipe),
         ];
         options.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
     }

@@ -100,3 +100,25 @@ fn a_resumed_log_reads_packed_values_again_as_before() {
     let ran = place.lines("ran");
     assert!(ran.iter().all(|line| line.split(' ').count() == 4), "{ran:?}");
 }
+
+#[test]
+fn stdin_is_cut_into_blocks_of_whole_lines() {
+    let count = ["--", "sh", "-c", "wc -l"];
+    let lines: String = (1..=1000).map(|number| format!("{number:03}\n")).collect();
+    let counts = printed(&lines, &[&["--pipe", "--block", "1600"], &count[..]].concat());
+    assert_eq!(counts.iter().map(|line| line.trim()).collect::<Vec<_>>(), ["400", "400", "200"]);
+    assert_eq!(printed("a\nb\n", &["--pipe", "--", "cat"]), ["a", "b"]);
+    let place = Place::new();
+    refused(&place.batch_of("a\n", &["--pipe"]), &["--pipe needs a command"]);
+    refused(&place.batch(&["--pipe", "--", "cat", ":::", "a"]), &["--pipe does not fit lists"]);
+}
+
+#[test]
+fn a_large_stdin_is_piped_to_jobs_in_bounded_memory() {
+    let place = Place::new();
+    // 200 MiB, in an address space that could not hold them.
+    let script = "ulimit -v 4000000; yes 0123456789abcdef | head -c 209715200 |
+        $PW batch --quiet -j2 --pipe --block 1M -- wc -c | awk '{s+=$1} END {print s}'";
+    let output = place.sh(script);
+    assert_eq!((out(&output), err(&output)), ("209715200\n", ""));
+}
