@@ -18,8 +18,8 @@ use crate::watch::{Totals, Watchers};
 
 /// A batch that runs: an iterator of its events.
 ///
-/// The thread that calls `next` does the work: it starts jobs, reads their output and records their ends. Nothing
-/// happens between two calls, so do not wait long between them.
+/// The thread that calls `next` does the work: it starts jobs, reads their output and records their ends. Between two
+/// calls only the timeouts of running jobs are kept, so do not wait long between them.
 ///
 /// # Drop
 /// Kills the running jobs. The run stays with the process that started it: in a fork of that, the drop does nothing,

@@ -91,7 +91,7 @@ impl Local {
             memory: MemoryLimits::WithoutSwap,
             has_terminal: terminal::is_controlling(),
             // The batch decides what runs, so the runner has no limit of its own.
-            runner: Runner::new(usize::MAX),
+            runner: Runner::new(usize::MAX).enforce_in_background(),
             attempts: HashMap::new(),
             opening: Vec::new(),
             room: Room::new(),

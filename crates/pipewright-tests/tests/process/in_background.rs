@@ -4,8 +4,8 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use pipewright::{
-    CancelToken, Child, Command, Event, Next, Outcome, PipeOptions, PipeReader, ProcessHandle,
-    Runner, Signal, Stdio, pipe, run_all,
+    CancelToken, Child, Command, Event, Limit, Next, Outcome, PipeOptions, PipeReader,
+    ProcessHandle, Runner, Signal, Stdio, TreeSlot, pipe, run_all,
 };
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{Need, is_forced_off, skipped};
@@ -317,6 +317,65 @@ fn holds_a_pipe() -> (Command, PipeReader) {
     let (reader, writer) = pipe(PipeOptions::default()).unwrap();
     let mut command = puppet(["out=said\n", "err=up", "wait=600"]);
     (command.stderr(writer).enforce_in_background().owned(), reader)
+}
+
+/// Pushes commands that write to a pipe, with a timeout each. Returns the reader, which gets no end before all of them have.
+fn push_holders<K>(runner: &mut Runner<K>, keys: impl IntoIterator<Item = K>) -> PipeReader {
+    let (reader, writer) = pipe(PipeOptions::default()).unwrap();
+    let slot = TreeSlot::new().ok();
+    for (number, key) in keys.into_iter().enumerate() {
+        let mut command = puppet(["wait=600"]);
+        command.stderr(writer.try_clone().unwrap()).timeout(later()).kill_grace(short());
+        match (number, &slot) {
+            // The runner does not wait for its start.
+            (1, Some(slot)) => drop(command.contain_in(slot)),
+            (2, _) if cfg!(unix) => drop(command.stop_signal("WINCH".parse().unwrap())),
+            _ => {}
+        }
+        runner.push(key, command);
+    }
+    reader
+}
+
+fn all_timed_out<K: Copy + Ord + std::fmt::Debug>(runner: Runner<K>, keys: &[K]) {
+    let mut ended: Vec<_> = runner
+        .map(|(key, result)| {
+            assert_eq!(result.unwrap().outcome, Outcome::TimedOut, "{key:?}");
+            key
+        })
+        .collect();
+    ended.sort_unstable();
+    assert_eq!(ended, keys);
+}
+
+#[watched_test]
+fn the_timeouts_of_a_runner_hold_between_two_calls() {
+    let mut runner = Runner::new(3).enforce_in_background();
+    let mut end = push_holders(&mut runner, 0..3);
+    assert!(matches!(runner.next_within(Duration::ZERO), Next::Pending));
+    end.read_to_end(&mut Vec::new()).unwrap();
+    all_timed_out(runner, &[0, 1, 2]);
+    // Without times there is no thread, and the drop kills.
+    let mut runner = Runner::new(1).enforce_in_background();
+    runner.push((), puppet(["wait=600"]));
+    assert!(matches!(runner.next_within(Duration::ZERO), Next::Pending));
+    let pid = runner.pid(&()).unwrap();
+    drop(runner);
+    watchdog::until("it is killed", || !alive::is_running(pid));
+}
+
+#[watched_test]
+fn the_timeouts_of_a_runner_hold_in_the_closure_of_a_tee() {
+    let mut runner = Runner::new(4).enforce_in_background();
+    let mut end = push_holders(&mut runner, 1..4);
+    let mut writes = puppet(["out=said", "wait=600"]);
+    writes.timeout(later()).limit(Limit::keep_head(0).count_only());
+    // It waits for a file, as it were, until the others are gone.
+    writes.stdout(Stdio::tee_with(move |_| {
+        end.read_to_end(&mut Vec::new()).unwrap();
+    }));
+    runner.push(0, writes);
+    all_timed_out(runner, &[0, 1, 2, 3]);
 }
 
 #[watched_test]

@@ -134,6 +134,28 @@ fn commands_of_a_runner_call_their_own_closures() {
 }
 
 #[watched_test]
+fn a_runner_that_calls_its_closures_between_two_steps_gives_them_everything() {
+    let fails = Limit::fail(70_000).count_only();
+    for limit in [Limit::keep_head(0).count_only(), Limit::keep_tail(7).count_only(), fails] {
+        let seen = [0; 20].map(|_| Seen::default());
+        let mut runner = Runner::new(4).enforce_in_background();
+        for (number, seen) in seen.iter().enumerate() {
+            let mut command = puppet([format!("out-bytes={}", number * 10_000)]);
+            command.stdout(seen.tee()).limit(limit);
+            runner.push(number, command);
+        }
+        for (number, result) in runner {
+            let (capture, seen) = (result.unwrap(), seen[number].take());
+            assert_eq!(capture.stdout_bytes, Some(seen.len() as u64), "{limit:?} {number}");
+            assert!(capture.stdout.is_empty() && seen == flood(seen.len()), "{limit:?} {number}");
+            let is_over = limit == fails && number > 7;
+            assert_eq!(capture.outcome == Outcome::LimitExceeded, is_over, "{limit:?} {number}");
+            assert!(is_over || seen.len() == number * 10_000, "{limit:?} {number}");
+        }
+    }
+}
+
+#[watched_test]
 fn runs_at_the_same_time_share_one_closure() {
     let seen = Seen::default();
     let mut command = puppet(["out=x"]);
@@ -226,18 +248,26 @@ fn a_panic_of_a_closure_loses_nothing_of_events_and_of_other_runs() {
     assert_eq!(caught, 1);
     assert!(written == flood(300_000) && seen.take() == flood(300_000));
 
-    let mut runner = Runner::new(8);
-    push_some(|number, command| runner.push(number, command));
-    let mut caught = 0;
-    let mut ends = Vec::new();
-    loop {
-        match panic::catch_unwind(AssertUnwindSafe(|| runner.next())) {
-            Ok(Some(end)) => ends.push(end),
-            Ok(None) => break,
-            Err(_) => caught += 1,
+    // Closures of streams that are not kept are called between two steps.
+    let guarded = || Runner::new(8).enforce_in_background();
+    for (mut runner, keeps) in [(Runner::new(8), true), (guarded(), true), (guarded(), false)] {
+        push_some(|number, mut command| {
+            if !keeps {
+                command.limit(Limit::fail(1 << 30).count_only());
+            }
+            runner.push(number, command);
+        });
+        let mut caught = 0;
+        let mut ends = Vec::new();
+        loop {
+            match panic::catch_unwind(AssertUnwindSafe(|| runner.next())) {
+                Ok(Some(end)) => ends.push(end),
+                Ok(None) => break,
+                Err(_) => caught += 1,
+            }
         }
+        check_all(ends, caught, keeps);
     }
-    check_all(ends, caught);
 }
 
 #[watched_test]
@@ -254,7 +284,7 @@ fn a_panic_in_a_task_loses_nothing_of_other_runs() {
             Err(_) => caught += 1,
         }
     }
-    check_all(ends, caught);
+    check_all(ends, caught, true);
 }
 
 /// Pushes 8 commands, 4 of which have a closure that panics once.
@@ -270,7 +300,11 @@ fn push_some(mut push: impl FnMut(u32, Command)) {
 }
 
 #[track_caller]
-fn check_all(mut ends: Vec<(u32, Result<pipewright::Capture, pipewright::Error>)>, caught: u32) {
+fn check_all(
+    mut ends: Vec<(u32, Result<pipewright::Capture, pipewright::Error>)>,
+    caught: u32,
+    keeps: bool,
+) {
     assert_eq!(caught, 4);
     ends.sort_unstable_by_key(|(number, _)| *number);
     let numbers: Vec<u32> = ends.iter().map(|(number, _)| *number).collect();
@@ -279,7 +313,8 @@ fn check_all(mut ends: Vec<(u32, Result<pipewright::Capture, pipewright::Error>)
         let done = result.unwrap();
         assert!(done.success(), "{number}");
         assert_eq!((done.stdout_bytes, done.truncated), (Some(300_000), false), "{number}");
-        assert!(done.stdout == String::from_utf8_lossy(&flood(300_000)), "{number}");
+        let kept = if keeps { flood(300_000) } else { Vec::new() };
+        assert!(done.stdout == String::from_utf8_lossy(&kept), "{number}");
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) use spawned::{SpawnedRun, StopRequest, spawned_verbs};
 pub(crate) use state::SLOTS;
 pub(crate) use stop::{StopTargets, earlier};
 pub(crate) use stream::{
-    Chunk, OpenTee, OpenTeeFile, OpenTeeWith, TeeTarget, open_tee_map, open_tee_with,
+    Chunk, LateTee, OpenTee, OpenTeeFile, OpenTeeWith, TeeTarget, open_tee_map, open_tee_with,
 };
 #[cfg(feature = "tokio")]
 pub(crate) use task::{RunFuture, check_runtime, check_runtime_to_wait, poll_within_budget};

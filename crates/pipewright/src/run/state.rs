@@ -24,7 +24,7 @@ use super::process::POLL_INTERVAL;
 use super::run::{HeldTerminal, RunInfo, Streams};
 use super::stop::{Due, StopPolicy, StopTargets, earlier};
 use super::stream::{
-    Chunk, Collected, LimitCheck, PanicPayload, ReadCoalescer, Sink, Stream, is_full_read,
+    Chunk, Collected, LateTee, LimitCheck, PanicPayload, ReadCoalescer, Sink, Stream, is_full_read,
 };
 use crate::cancel::CancelToken;
 use crate::error::OperationError;
@@ -626,6 +626,32 @@ impl RunState {
             };
             pipe.is_some_and(|pipe| pipe.available().is_ok_and(|bytes| bytes > 0))
         })
+    }
+}
+
+impl RunState {
+    /// Returns the time at which [`enforce`](Self::enforce) has something to do.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.policy.next(false)
+    }
+
+    /// Leaves calls of the caller's code to [`take_late_tee`](Self::take_late_tee).
+    pub(crate) fn call_tees_late(&mut self) {
+        self.streams.iter_mut().filter_map(|it| it.sink.as_mut()).for_each(Sink::call_tee_late);
+    }
+
+    /// Takes a tee that is to be called now, with the number of its stream.
+    pub(crate) fn take_late_tee(&mut self) -> Option<(usize, LateTee)> {
+        let sinks = self.streams.iter_mut().map(|stream| stream.sink.as_mut());
+        sinks.enumerate().find_map(|(index, sink)| Some((index, sink?.take_late()?)))
+    }
+
+    /// Takes back a tee that was called.
+    pub(crate) fn put_late_tee(&mut self, index: usize, late: LateTee) {
+        let stream = self.streams.get_mut(index);
+        if let Some(sink) = stream.and_then(|stream| stream.sink.as_mut()) {
+            sink.done_late(late);
+        }
     }
 }
 

@@ -177,6 +177,8 @@ pub(crate) struct Sink {
 enum Storage {
     All,
     Nothing,
+    /// Nothing, once the tee has it: the owner of the run calls the tee between two steps.
+    ForTee,
     /// Everything until the caller takes it, chunk by chunk.
     Chunks {
         /// True if bytes, or the end, have arrived and have not been taken.
@@ -253,6 +255,30 @@ impl Sink {
     /// Adds a tee, which gets a copy of everything as it arrives.
     pub(crate) fn with_tee(self, to: Box<dyn Tee>) -> Sink {
         Sink { tee: Some(to), ..self }
+    }
+
+    /// Leaves calls of a tee that may take long to [`take_late`](Self::take_late), if nothing is kept.
+    pub(super) fn call_tee_late(&mut self) {
+        let may_wait = self.tee.as_ref().is_some_and(|tee| tee.may_wait());
+        if may_wait && matches!(self.storage, Storage::Nothing) {
+            self.storage = Storage::ForTee;
+        }
+    }
+
+    /// Takes the tee with the bytes that it has not got. They come back by [`done_late`](Self::done_late).
+    pub(super) fn take_late(&mut self) -> Option<LateTee> {
+        if !matches!(self.storage, Storage::ForTee) || self.kept.is_empty() {
+            return None;
+        }
+        let tee = self.tee.take()?;
+        Some(LateTee { tee, bytes: mem::take(&mut self.kept) })
+    }
+
+    /// Takes back a tee that has got its bytes.
+    pub(super) fn done_late(&mut self, late: LateTee) {
+        let LateTee { tee, mut bytes } = late;
+        bytes.clear();
+        (self.tee, self.kept) = (Some(tee), bytes);
     }
 
     /// Returns the tee if it has unwritten bytes.
@@ -334,7 +360,7 @@ impl Sink {
     /// Returns the room that the buffer needs at least, and the room to reserve if it has less.
     fn room_for(&self, buffer: &Vec<u8>) -> (usize, usize) {
         match (&self.storage, self.limit) {
-            (Storage::Nothing, _) => (MIN_ROOM_BYTES, SCRATCH_BYTES),
+            (Storage::Nothing | Storage::ForTee, _) => (MIN_ROOM_BYTES, SCRATCH_BYTES),
             // Twice the limit plus a chunk is the most that is ever needed.
             (Storage::All, Some(limit))
             | (_, Some(limit @ Limit { on_exceed: OnExceed::KeepTail, .. })) => {
@@ -356,11 +382,16 @@ impl Sink {
     #[inline(never)]
     pub(super) fn accept(&mut self, mut buffer: Vec<u8>, new: usize) -> LimitCheck {
         self.total_bytes += new as u64;
+        if matches!(self.storage, Storage::ForTee) {
+            // All of it is for the tee, and nothing is kept.
+            self.kept = buffer;
+            return self.apply_limit(&mut Vec::new(), 0);
+        }
         self.write_to_tee(&buffer[buffer.len() - new..]);
         let is_full = buffer.len() == buffer.capacity() || new >= MAX_ROOM_BYTES / 2;
         let check = self.apply_limit(&mut buffer, new);
         match &mut self.storage {
-            Storage::All => {}
+            Storage::All | Storage::ForTee => {}
             Storage::Nothing => buffer.clear(),
             Storage::Chunks { has_new, room_bytes } => {
                 *has_new = true;
@@ -416,6 +447,11 @@ impl Sink {
     // Not inlined, as for `accept`.
     #[inline(never)]
     pub(super) fn finish(mut self) -> Collected {
+        // Only after an error, or a run that nobody has stepped since.
+        if let Some(mut late) = self.take_late() {
+            late.call();
+            self.done_late(late);
+        }
         let mut kept = std::mem::take(&mut self.kept);
         if let Some(Limit { bytes, on_exceed: OnExceed::KeepTail, .. }) = self.limit {
             self.keep_tail(&mut kept, bytes);
@@ -434,6 +470,19 @@ impl Sink {
             buffer.drain(..excess);
             self.truncated = true;
         }
+    }
+}
+
+/// A tee that is called between two steps of its run, and the bytes for it.
+#[derive(Debug)]
+pub(crate) struct LateTee {
+    tee: Box<dyn Tee>,
+    bytes: Vec<u8>,
+}
+
+impl LateTee {
+    pub(crate) fn call(&mut self) {
+        self.tee.write(&self.bytes);
     }
 }
 
@@ -512,6 +561,11 @@ pub(crate) trait Tee: fmt::Debug + Send {
 
     /// Returns true if it also gets the bytes beyond [`Limit::fail`](crate::Limit::fail).
     fn takes_excess(&self) -> bool {
+        false
+    }
+
+    /// Returns true if a write may take as long as the caller's code does. Such a tee takes the excess, too.
+    fn may_wait(&self) -> bool {
         false
     }
 
@@ -832,6 +886,10 @@ impl<F: FnMut(&[u8]) + Send> Tee for ClosureTee<F> {
     }
 
     fn takes_excess(&self) -> bool {
+        true
+    }
+
+    fn may_wait(&self) -> bool {
         true
     }
 

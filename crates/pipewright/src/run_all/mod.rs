@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `mod.rs` | a list of commands, each a command or a pipeline |
 //! | `run_set.rs` | the runs under way, in one wait; the queue: which command starts next, and the results |
+//! | `guarded.rs` | the same with a thread that sees to the times while the owner is elsewhere |
 //! | `runner.rs` | a runner, which takes more commands while some run |
 //! | `task.rs` | the same for tasks, and their wakers |
 
+mod guarded;
 mod run_set;
 mod runner;
 #[cfg(feature = "tokio")]
@@ -189,10 +191,22 @@ where
     }
 }
 
+/// The running commands of a thread.
+trait StepSet: RunningSet {
+    /// Waits once for all members, but no longer than `limit`, and until the flag is raised. Returns the results of those
+    /// that have ended.
+    fn step(
+        &mut self,
+        cancel: Option<&CancelToken>,
+        wake: Option<&Wake>,
+        limit: Option<Instant>,
+    ) -> Vec<CommandEnd>;
+}
+
 /// Waits until a command ends, but no longer than `until`, and until the flag is raised, which is then lowered.
 fn next_end(
     queue: &mut Queue<impl CommandSource>,
-    runs: &mut RunSet,
+    runs: &mut impl StepSet,
     wake: Option<&Wake>,
     until: Option<Instant>,
 ) -> Next<CommandEnd> {

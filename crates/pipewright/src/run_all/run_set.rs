@@ -8,11 +8,11 @@ use std::{io, panic};
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 
-use super::{BegunCapture, Runnable, StartingCapture};
+use super::{BegunCapture, Runnable, StartingCapture, StepSet};
 use crate::cancel::CancelToken;
 use crate::error::{Error, OperationError};
 use crate::output::{Capture, into_text};
-use crate::run::{Resumed, Run, SLOTS, earlier};
+use crate::run::{LateTee, Resumed, Run, SLOTS, earlier};
 
 /// The running commands.
 #[derive(Debug, Default)]
@@ -22,6 +22,16 @@ pub(super) struct RunSet {
     starting: Vec<(usize, StartingCapture)>,
     /// The results of starts that failed after they had begun.
     failed: Vec<CommandEnd>,
+    /// The owner calls the closures of tees between two steps.
+    calls_tees_late: bool,
+}
+
+/// A tee of a member that its owner calls.
+#[derive(Debug)]
+pub(super) struct MemberTee {
+    member: usize,
+    stream: usize,
+    pub(super) tee: LateTee,
 }
 
 /// A started command.
@@ -70,6 +80,22 @@ impl RunningSet for RunSet {
     }
 }
 
+impl StepSet for RunSet {
+    fn step(
+        &mut self,
+        cancel: Option<&CancelToken>,
+        wake: Option<&Wake>,
+        limit: Option<Instant>,
+    ) -> Vec<CommandEnd> {
+        let ends = self.step_all(cancel, wake, limit);
+        if ends.is_empty() {
+            // One that came with results waits until they have been returned.
+            self.resume_panics();
+        }
+        ends
+    }
+}
+
 impl RunSet {
     /// Returns the number of the process of a command; `None` if it does not run.
     pub(super) fn pid(&self, index: usize) -> Option<u32> {
@@ -77,8 +103,72 @@ impl RunSet {
         member.map(|member| member.run.pid())
     }
 
-    fn add(&mut self, index: usize, run: Run) {
+    /// Leaves the calls of the closures of tees to the owner, who makes them after each step, by
+    /// [`take_late_tee`](Self::take_late_tee). Call it before the first start.
+    pub(super) fn call_tees_late(&mut self) {
+        self.calls_tees_late = true;
+    }
+
+    fn add(&mut self, index: usize, mut run: Run) {
+        if let Some(run) = run.resume().filter(|_| self.calls_tees_late) {
+            run.state.call_tees_late();
+        }
         self.members.push(RunningCommand { index, run: run.enforced() });
+    }
+
+    /// Takes the next tee to call, from this member on.
+    pub(super) fn take_late_tee(&mut self, from: usize) -> Option<MemberTee> {
+        let members = self.members.iter_mut().enumerate().skip(from);
+        members.filter(|_| self.calls_tees_late).find_map(|(member, running)| {
+            let late = running.run.resume().and_then(|run| run.state.take_late_tee());
+            running.run.suspend();
+            late.map(|(stream, tee)| MemberTee { member, stream, tee })
+        })
+    }
+
+    /// Takes back a tee that was called, and returns its member.
+    pub(super) fn put_late_tee(&mut self, late: MemberTee) -> usize {
+        let MemberTee { member, stream, tee } = late;
+        if let Some(RunningCommand { run, .. }) = self.members.get_mut(member) {
+            if let Some(run) = run.resume() {
+                run.state.put_late_tee(stream, tee);
+            }
+            run.suspend();
+        }
+        member
+    }
+
+    /// Does what the times of all members require by now, and takes the starts that have been answered. Reads nothing, and
+    /// returns no end. Returns the time at which it has something to do again.
+    pub(super) fn enforce(&mut self) -> Option<Instant> {
+        if !self.starting.is_empty() {
+            let mut slots: Vec<_> =
+                self.starting.iter().map(|it| Slot::Event(it.1.result())).collect();
+            // Ignored: the owner looks again, and reports the error.
+            let _ = wait::any(&mut slots, Some(Instant::now()));
+            let has_come: Vec<_> =
+                slots.iter().map(|slot| matches!(slot, Slot::EventDone)).collect();
+            drop(slots);
+            self.finish_starts(&has_come);
+        }
+        let now = Instant::now();
+        for RunningCommand { run, .. } in &mut self.members {
+            if let Some(Resumed { state, children, rules }) = run.resume() {
+                state.enforce(children, rules, now);
+            }
+            run.suspend();
+        }
+        self.next_due()
+    }
+
+    /// Returns the time at which [`enforce`](Self::enforce) has something to do.
+    pub(super) fn next_due(&mut self) -> Option<Instant> {
+        let of_starts = self.starting.iter().filter_map(|(_, start)| start.until()).min();
+        self.members.iter_mut().fold(of_starts, |due, RunningCommand { run, .. }| {
+            let next = run.resume().and_then(|run| run.state.next_due());
+            run.suspend();
+            earlier(due, next)
+        })
     }
 
     fn finish_start(&mut self, index: usize, start: StartingCapture) {
@@ -120,31 +210,16 @@ impl RunSet {
         }
     }
 
-    /// Waits once for all members, but no longer than `limit`, and until the flag is raised. Returns the results of
-    /// those that have ended.
-    pub(super) fn step(
-        &mut self,
-        cancel: Option<&CancelToken>,
-        wake: Option<&Wake>,
-        limit: Option<Instant>,
-    ) -> Vec<CommandEnd> {
-        let ends = self.step_all(cancel, wake, limit);
-        if ends.is_empty() {
-            // One that came with results waits until they have been returned.
-            self.resume_panics();
-        }
-        ends
-    }
-
     /// Continues the panic of a tee's closure. The runs continue if the caller catches it.
-    fn resume_panics(&mut self) {
+    pub(super) fn resume_panics(&mut self) {
         let panic = self.members.iter_mut().find_map(|member| member.run.take_panic());
         if let Some(panic) = panic {
             panic::resume_unwind(panic);
         }
     }
 
-    fn step_all(
+    /// Steps without the panics of this step.
+    pub(super) fn step_all(
         &mut self,
         cancel: Option<&CancelToken>,
         wake: Option<&Wake>,

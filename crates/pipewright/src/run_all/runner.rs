@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use pipewright_os::base::wake::Wake;
 
-use super::run_set::{PushQueue, RunSet};
+use super::guarded::GuardedSet;
+use super::run_set::PushQueue;
 use super::{Runnable, next_end};
 use crate::cancel::CancelToken;
 use crate::error::Error;
@@ -56,7 +57,7 @@ use crate::run::Next;
 #[derive(Debug)]
 #[must_use = "a runner starts nothing until `next` or `next_within` is called"]
 pub struct Runner<K> {
-    commands: PushQueue<K, RunSet>,
+    commands: PushQueue<K, GuardedSet>,
     wake: Option<Arc<Wake>>,
 }
 
@@ -102,6 +103,31 @@ impl<K> Runner<K> {
     /// The token is checked when a command ends, and by each call of [`next`](Iterator::next).
     pub fn with_drain(mut self, token: &CancelToken) -> Runner<K> {
         self.commands.drain_on(token);
+        self
+    }
+
+    /// Enforces the timeouts, deadlines and idle timeouts of all commands, and the kill after the grace, while the thread that has
+    /// the runner does something else too: between two calls of [`next`](Iterator::next), and in a closure of
+    /// [`Stdio::tee_with`](crate::Stdio::tee_with) whose stream is not kept. One more thread does this, from the first command on that has such a time. Nothing is
+    /// read or started meanwhile, and the next call reports the ends. If there is no room for the thread, only calls of
+    /// `next` enforce the times.
+    ///
+    /// [`Command::enforce_in_background`](crate::Command::enforce_in_background) does this for single commands, with their
+    /// cancel tokens, and not in such a closure. Call this before the first `next`.
+    ///
+    /// ```
+    /// use pipewright::{Command, Outcome, Runner};
+    /// use std::time::Duration;
+    /// let mut runner = Runner::new(1).enforce_in_background();
+    /// runner.push((), Command::new("sleep").arg("600").timeout(Duration::from_millis(50)).owned());
+    /// runner.next_within(Duration::ZERO);
+    /// std::thread::sleep(Duration::from_millis(200));
+    /// let (_, result) = runner.next().unwrap();
+    /// assert_eq!(result?.outcome, Outcome::TimedOut);
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn enforce_in_background(mut self) -> Runner<K> {
+        self.commands.running.guard();
         self
     }
 

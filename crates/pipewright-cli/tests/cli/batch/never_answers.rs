@@ -229,20 +229,74 @@ fn a_batch_whose_files_are_on_a_dead_mount_obeys_its_end() {
     assert!(!place.path("started").exists());
 }
 
+/// Runs a script in mounts of its own, where the folder `disk` is a disk to freeze. `None`, with a message: this machine
+/// has no such disk.
+fn beside_disk(place: &Place, script: &str) -> Option<Output> {
+    if !fs::read_to_string("/proc/filesystems").is_ok_and(|them| them.contains("\text4\n")) {
+        pace::skipped(pace::Need::Filesystem("ext4"), "no disk to freeze");
+        return None;
+    }
+    let disk = "truncate -s 8M image && mkfs.ext4 -q -F image && mkdir disk && \
+                mount -o loop image disk || exit 99";
+    let script = format!("{disk}\n{script}\numount disk\n");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).env("PW", env!("CARGO_BIN_EXE_pipewright"));
+    let output = command.current_dir(place.path("")).stdin(Stdio::null()).output().unwrap();
+    if output.status.code() != Some(0) && out(&output).is_empty() {
+        pace::skipped(pace::Need::Mount, format!("no disk to freeze: {}", err(&output)));
+        return None;
+    }
+    Some(output)
+}
+
+#[test]
+fn a_disk_that_stops_to_answer_holds_up_no_timeout() {
+    let _watchdog = Watchdog::start(300);
+    let place = Place::new();
+    let timeout = pace::option(1_500);
+    place.write(
+        "job.sh",
+        "trap 'echo > stopped-$2; exit 3' TERM; echo > ran-$2; until [ -e go ]; do sleep 0.01; done\n\
+         case $1-$2 in write-3) echo late;; end-3 | event-3) exit 0;; esac\n\
+         while :; do sleep 0.01; done\n",
+    );
+    // The thread of the batch waits for the disk: with the output of job 3, or its end, or the event of that.
+    let Some(output) = beside_disk(
+        &place,
+        &format!(
+            "try() {{ \
+               case=$1; shift; $PW batch --quiet -j3 --timeout {timeout} \"$@\" \
+                 -- sh job.sh $case {{}} ::: 1 2 3 & pid=$!; \
+               for job in 1 2 3; do until [ -e ran-$job ]; do sleep 0.01; done; done; \
+               fsfreeze -f disk || {{ kill -KILL $pid; exit 99; }}; echo > go; tries=0; \
+               until [ -e stopped-1 ] && [ -e stopped-2 ] || [ $tries = 1000 ]; do \
+                 sleep 0.01; tries=$((tries + 1)); \
+               done; \
+               [ $tries = 1000 ] && echo too late; kill -0 $pid && echo waits; \
+               fsfreeze -u disk; wait $pid; echo $case $?; rm -f ran-* stopped-* go; \
+             }}; \
+             for contain in tree group; do \
+               try write --contain $contain --output-dir disk/$contain-write; \
+               try end --contain $contain --output-dir disk/$contain-end; \
+               try event --contain $contain --events disk/$contain-events; \
+             done"
+        ),
+    ) else {
+        return;
+    };
+    let each = "waits\nlate\nwrite 123\nwaits\nend 123\nwaits\nevent 123\n";
+    assert_eq!(out(&output), each.repeat(2), "{}", err(&output));
+}
+
 #[test]
 fn a_batch_whose_log_stops_to_answer_obeys_its_end_and_two_signals() {
     let _watchdog = Watchdog::start(120);
     let place = Place::new();
-    if !fs::read_to_string("/proc/filesystems").is_ok_and(|them| them.contains("\text4\n")) {
-        pace::skipped(pace::Need::Filesystem("ext4"), "no disk to freeze");
-        return;
-    }
     let timeout = pace::option(1_000);
     // The disk of the log takes nothing more while the batch runs. The kernel cannot end that wait, so it is thawed
     // once the tool has said that it ends.
     let script = format!(
-        "truncate -s 8M image && mkfs.ext4 -q -F image && mkdir disk && mount -o loop image disk || exit 99; \
-         for end in time signals; do \
+        "for end in time signals; do \
            limit=; [ $end = signals ] || limit='--batch-timeout {timeout}'; \
            $PW batch --quiet $limit --log disk/$end.db -- sh -c \
              'echo > ran; [ {{}} = 1 ] || until [ -e go ]; do sleep 0.01; done' ::: 1 2 2> said & pid=$!; \
@@ -251,15 +305,9 @@ fn a_batch_whose_log_stops_to_answer_obeys_its_end_and_two_signals() {
            [ $end = time ] || {{ kill -TERM $pid; sleep 0.3; kill -TERM $pid; }}; \
            until grep -q 'ended before' said; do sleep 0.01; done; \
            fsfreeze -u disk; wait $pid; echo $end $?; rm ran go; \
-         done; umount disk"
+         done"
     );
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", &script]).env("PW", env!("CARGO_BIN_EXE_pipewright"));
-    let output = command.current_dir(place.path("")).stdin(Stdio::null()).output().unwrap();
-    if output.status.code() != Some(0) && out(&output).is_empty() {
-        pace::skipped(pace::Need::Mount, format!("no disk to freeze: {}", err(&output)));
-        return;
-    }
+    let Some(output) = beside_disk(&place, &script) else { return };
     assert_eq!(out(&output), "time 124\nsignals 143\n", "{}", err(&output));
 }
 
