@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use pipewright::{
     Captured, Containment, Error, ExitStatus, Handle, HeldLimits, MemoryLimit, OutOfMemory,
@@ -12,7 +13,7 @@ use pipewright::{
 };
 use pipewright_os::base::error::Quoted;
 use pipewright_os::base::late_open::{self, LateOpen};
-use pipewright_os::base::{private_file, stdio};
+use pipewright_os::base::{private_file, service_thread, stdio};
 use serde::Serialize;
 
 use super::ending::{Kept, Retries};
@@ -296,46 +297,31 @@ impl TreeReport {
 /// The destination of a report. It is opened before the command runs, so that a report that cannot be written costs no
 /// run.
 #[derive(Debug)]
-pub(crate) enum ReportTarget {
+pub(crate) struct ReportTarget {
+    place: Arc<Place>,
+    /// The command has a timeout, so its report has [`PATIENCE`], too.
+    is_timed: bool,
+}
+
+#[derive(Debug)]
+enum Place {
     Stdout,
     Descriptor(File, i32),
     /// True: no other user can read it.
     File(PathBuf, bool),
-    /// A named pipe, which may have no reader yet, and the time for one to come after the end of the command.
-    Pipe(PathBuf, LateOpen, Option<Duration>),
+    /// A named pipe, which may have no reader yet.
+    Pipe(PathBuf, LateOpen),
 }
 
-const NO_READER: &str = "no other process has opened it";
-
-/// The time that the reader of a pipe has, if the command has a timeout.
-const READER_PATIENCE: Duration = Duration::from_secs(5);
+/// The time that the reader or the disk of a report has after the end of a command with a timeout.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl ReportTarget {
     /// Opens the destination, if a report is wanted. An older file keeps its content until the report is written.
     pub(crate) fn open(options: &CommonOptions) -> Result<Option<ReportTarget>, Failure> {
         let Some(path) = options.report() else { return Ok(None) };
-        if path.as_os_str() == "-" {
-            let cannot = Failure::cannot("write the report to stdout");
-            return stdio::fail_if_closed(1).map(|()| Some(ReportTarget::Stdout)).map_err(cannot);
-        }
-        let number = path.to_str().and_then(|text| text.strip_prefix("fd:"));
-        if let Some(number) = number.and_then(|number| number.parse::<i32>().ok()) {
-            return descriptor(number).map(Some);
-        }
-        if late_open::waits(path) {
-            let is_private = options.private;
-            let create = move |path: &Path| private_file::create(path, is_private);
-            let open = LateOpen::start_with(path, create, || {});
-            let open =
-                open.map_err(|error| Failure(format!("cannot {}: {error}", action(path))))?;
-            let patience = options.timeout.is_some().then_some(READER_PATIENCE);
-            return Ok(Some(ReportTarget::Pipe(path.to_owned(), open, patience)));
-        }
-        if has_content(path) {
-            let opened = private_file::open(path, File::options().create(true).append(true));
-            opened.map_err(|error| Failure(format!("cannot {}: {error}", action(path))))?;
-        }
-        Ok(Some(ReportTarget::File(path.to_owned(), options.private)))
+        let place = Arc::new(Place::open(path, options.private)?);
+        Ok(Some(ReportTarget { place, is_timed: options.timeout.is_some() }))
     }
 
     /// Writes the report on one line. Returns the exit code: 125 if the report cannot be written. A reader that has
@@ -344,46 +330,97 @@ impl ReportTarget {
         match self.write(report) {
             Ok(()) => code,
             Err(error) if is_reader_gone(&error) => code,
-            Err(error) => fail(&self.action(), &error, code),
+            Err(error) => fail(&self.place.action(), &error, code),
         }
     }
 
     fn write(&self, report: &impl Serialize) -> io::Result<()> {
         let mut text = serde_json::to_string(report)?;
         text.push('\n');
+        if !self.is_timed {
+            return self.place.write(&text);
+        }
+        let (done, is_done) = mpsc::channel();
+        let (place, of_thread) = (Arc::clone(&self.place), text.clone());
+        // Ignored in the thread: nobody waits any more.
+        let write = move || drop(done.send(place.write(&of_thread)));
+        match service_thread::start(c"report", write) {
+            Ok(()) => {
+                is_done.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(self.place.unanswered()))
+            }
+            // There is no room for a thread.
+            Err(_) => self.place.write(&text),
+        }
+    }
+}
+
+impl Place {
+    fn open(path: &Path, is_private: bool) -> Result<Place, Failure> {
+        if path.as_os_str() == "-" {
+            let cannot = Failure::cannot("write the report to stdout");
+            return stdio::fail_if_closed(1).map(|()| Place::Stdout).map_err(cannot);
+        }
+        let number = path.to_str().and_then(|text| text.strip_prefix("fd:"));
+        if let Some(number) = number.and_then(|number| number.parse::<i32>().ok()) {
+            return descriptor(number);
+        }
+        if late_open::waits(path) {
+            let create = move |path: &Path| private_file::create(path, is_private);
+            let open = LateOpen::start_with(path, create, || {});
+            let open =
+                open.map_err(|error| Failure(format!("cannot {}: {error}", action(path))))?;
+            return Ok(Place::Pipe(path.to_owned(), open));
+        }
+        if has_content(path) {
+            let opened = private_file::open(path, File::options().create(true).append(true));
+            opened.map_err(|error| Failure(format!("cannot {}: {error}", action(path))))?;
+        }
+        Ok(Place::File(path.to_owned(), is_private))
+    }
+
+    /// Writes the report. The wait for a reader or for the disk has no limit.
+    fn write(&self, text: &str) -> io::Result<()> {
         match self {
-            ReportTarget::Stdout => stdio::stdout().write_all(text.as_bytes()),
-            ReportTarget::Descriptor(file, _) => {
+            Place::Stdout => stdio::stdout().write_all(text.as_bytes()),
+            Place::Descriptor(file, _) => {
                 let mut file: &File = file;
                 file.write_all(text.as_bytes())
             }
-            ReportTarget::File(path, is_private) => {
+            Place::File(path, is_private) => {
                 private_file::create(path, *is_private)?.write_all(text.as_bytes())
             }
-            ReportTarget::Pipe(_, open, patience) => {
-                let until = patience.and_then(|patience| Instant::now().checked_add(patience));
-                let nobody = || io::Error::new(io::ErrorKind::TimedOut, NO_READER);
-                let opened = open.wait(until).unwrap_or_else(|| Err(nobody()));
+            Place::Pipe(_, open) => {
+                let opened = open.wait(None).unwrap_or_else(|| Err(self.unanswered()));
                 opened?.write_all(text.as_bytes())
             }
         }
     }
 
+    /// Returns the error of a report that nobody has taken in time.
+    fn unanswered(&self) -> io::Error {
+        let words = match self {
+            Place::Stdout | Place::Descriptor(..) => "its reader did not take it in time",
+            Place::File(..) => "it did not answer in time",
+            Place::Pipe(..) => "no other process has opened it",
+        };
+        io::Error::new(io::ErrorKind::TimedOut, words)
+    }
+
     fn action(&self) -> String {
         match self {
-            ReportTarget::Stdout => action(Path::new("-")),
-            ReportTarget::Descriptor(_, number) => action(Path::new(&format!("fd:{number}"))),
-            ReportTarget::File(path, _) | ReportTarget::Pipe(path, ..) => action(path),
+            Place::Stdout => action(Path::new("-")),
+            Place::Descriptor(_, number) => action(Path::new(&format!("fd:{number}"))),
+            Place::File(path, _) | Place::Pipe(path, _) => action(path),
         }
     }
 }
 
 /// Opens a descriptor that this process has inherited.
-fn descriptor(number: i32) -> Result<ReportTarget, Failure> {
+fn descriptor(number: i32) -> Result<Place, Failure> {
     let was_closed = u8::try_from(number).map_or(Ok(()), stdio::fail_if_closed);
     let handle = was_closed.and_then(|()| Handle::copy_of_number(number));
     handle
-        .map(|handle| ReportTarget::Descriptor(handle.into(), number))
+        .map(|handle| Place::Descriptor(handle.into(), number))
         .map_err(|error| Failure(format!("cannot write the report to fd:{number}: {error}")))
 }
 

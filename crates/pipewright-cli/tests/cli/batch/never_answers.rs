@@ -289,6 +289,35 @@ fn a_disk_that_stops_to_answer_holds_up_no_timeout() {
 }
 
 #[test]
+fn a_report_whose_disk_stops_to_answer_after_the_command_obeys_the_timeout() {
+    let _watchdog = Watchdog::start(200);
+    let place = Place::new();
+    place.write("job.sh", "echo > ran; until [ -e go ]; do sleep 0.01; done");
+    let Some(output) = beside_disk(
+        &place,
+        "try() { \
+           $PW \"$@\" 2> said & pid=$!; until [ -e ran ]; do sleep 0.01; done; \
+           fsfreeze -f disk || { kill -KILL $pid; exit 99; }; echo > go; tries=0; \
+           until grep -q 'it did not answer in time' said || [ $tries = 1000 ]; do \
+             sleep 0.02; tries=$((tries + 1)); \
+           done; \
+           fsfreeze -u disk; wait $pid; echo $1 $?; cat said; rm ran go; \
+         }; \
+         try run --timeout 60 --report disk/run -- sh job.sh; \
+         try pipe --timeout 60 --report disk/pipe -- sh job.sh \\| cat",
+    ) else {
+        return;
+    };
+    let said = |name: &str| {
+        format!(
+            "{name} 125\npipewright: cannot write the report to \"disk/{name}\": it did not answer in time; \
+             the exit code would have been 0\n"
+        )
+    };
+    assert_eq!(out(&output), said("run") + &said("pipe"), "{}", err(&output));
+}
+
+#[test]
 fn a_batch_whose_log_stops_to_answer_obeys_its_end_and_two_signals() {
     let _watchdog = Watchdog::start(120);
     let place = Place::new();
