@@ -26,7 +26,9 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
     let cancel = CancelToken::new();
     let token = cancel.clone();
     let has_begun = move || token.is_waited_for();
-    let watch = StartWatch::new(options.common.timeout(), "the pipeline".to_owned(), has_begun);
+    let grace = options.common.kill_after.duration;
+    let limit = options.common.timeout();
+    let watch = StartWatch::new(limit, grace, "the pipeline".to_owned(), has_begun);
     let target = ReportTarget::open(&options.common)?;
     if options.common.tee.is_some() && parsed.output.is_some() {
         return Err(Failure(
@@ -42,9 +44,9 @@ pub(crate) fn run(options: &PipelineOptions) -> Result<i32, Failure> {
             Quoted(program)
         ));
     }
-    let interrupt =
-        Interrupt::catch(&cancel, options.common.contain != ContainKind::Group, Followed::Nothing)
-            .map_err(Failure::cannot("catch signals"))?;
+    let shares_terminal = options.common.contain != ContainKind::Group;
+    let interrupt = Interrupt::catch(&cancel, shares_terminal, Followed::Nothing, grace)
+        .map_err(Failure::cannot("catch signals"))?;
     if options.common.verbose {
         ending::print_start(&parsed.stages);
     }

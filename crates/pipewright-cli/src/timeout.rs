@@ -45,7 +45,8 @@ pub(crate) fn run(options: &TimeoutOptions) -> Result<i32, Failure> {
     let started = Instant::now();
     let name = options.command.first().map(|name| Quoted(name).to_string());
     // coreutils forks, so that its child alone waits for a program on a mount that never answers.
-    let watch = StartWatch::new(options.duration.0, name.unwrap_or_default(), || false);
+    let limit = options.duration.0;
+    let watch = StartWatch::new(limit, Duration::ZERO, name.unwrap_or_default(), || false);
     let begun = start(options, leads_group);
     watch.iter().for_each(StartWatch::rests);
     let child = match begun {

@@ -27,7 +27,7 @@ use crate::{Failure, exit_code, print_error};
 pub(crate) fn run(options: BatchOptions) -> Result<i32, Failure> {
     // Before anything is opened: a log, an input or a folder may be on a mount that never answers.
     let limit = options.batch_timeout.as_ref().and_then(Span::as_limit);
-    let watch = StartWatch::new(limit, "the batch".to_owned(), || false);
+    let watch = StartWatch::new(limit, Duration::ZERO, "the batch".to_owned(), || false);
     let Some(log) = input::resumed_log(&options)? else {
         return run_input(&options, None, watch);
     };

@@ -9,6 +9,7 @@ use pipewright::{
     ArrivedSignal, CancelToken, Captured, CaughtSignals, Child, Command, Error, Outcome, Output,
     Signal, Stdio,
 };
+use pipewright_os::base::service_thread;
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 use pipewright_os::process::terminal::{self, Foreground};
@@ -57,6 +58,8 @@ struct State {
     ctrl_c: AtomicBool,
     /// No command runs: between two attempts, and after the last.
     idle: AtomicBool,
+    /// The grace of a stop.
+    grace: Duration,
 }
 
 impl Interrupt {
@@ -74,6 +77,7 @@ impl Interrupt {
         cancel: &CancelToken,
         shares_terminal: bool,
         followed: Followed,
+        grace: Duration,
     ) -> io::Result<Interrupt> {
         let mut caught = [STOPPING, OTHERS].concat();
         match &followed {
@@ -89,6 +93,7 @@ impl Interrupt {
             typed: AtomicBool::new(false),
             ctrl_c: AtomicBool::new(false),
             idle: AtomicBool::new(false),
+            grace,
         });
         let handler = Arc::clone(&state);
         // The thread below does little but wait: it needs no heap of its own.
@@ -156,7 +161,7 @@ impl Interrupt {
 }
 
 impl State {
-    fn handle(&self, arrived: ArrivedSignal, shares_terminal: bool) {
+    fn handle(self: &Arc<Self>, arrived: ArrivedSignal, shares_terminal: bool) {
         let ArrivedSignal { signal, from_own_group, .. } = arrived;
         if let (Followed::Terminal(stops), true) = (&self.followed, FOLLOWED.contains(&signal)) {
             return stops.note(signal);
@@ -178,10 +183,12 @@ impl State {
             }
         } else if stops {
             // Only the first counts: a second Ctrl-C means the same.
-            let _ = self.signal.set(signal);
+            let is_first = self.signal.set(signal).is_ok();
             self.cancel.cancel_with(signal);
             if !has_command {
                 self.end_if_stuck(signal);
+            } else if is_first {
+                self.end_later_if_stuck(signal);
             }
         } else if signal == Signal::TSTP && !has_command {
             terminal::stop_this_process();
@@ -201,6 +208,18 @@ impl State {
 
     fn is_idle(&self) -> bool {
         self.idle.load(Ordering::SeqCst)
+    }
+
+    /// Exits if the command has not ended long after its stop: the thread that sees to it waits for a file.
+    fn end_later_if_stuck(self: &Arc<Self>, signal: Signal) {
+        let state = Arc::clone(self);
+        let watch = move || {
+            if stuck::is_stuck(state.grace, || state.is_idle()) {
+                stuck::end_stopped(exit_code::of_signal(signal.number()));
+            }
+        };
+        // Ignored: without room for a thread, the command ends as it does elsewhere.
+        let _ = service_thread::start(c"stop-watch", watch);
     }
 
     /// Exits, unless this process is about to exit anyway.

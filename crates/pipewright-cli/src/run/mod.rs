@@ -48,7 +48,8 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         None => Followed::Nothing,
     };
     let shares_terminal = !options.pty && options.common.contain != ContainKind::Group;
-    let interrupt = Interrupt::catch(&cancel, shares_terminal, followed)
+    let grace = options.common.kill_after.duration;
+    let interrupt = Interrupt::catch(&cancel, shares_terminal, followed, grace)
         .map_err(Failure::cannot("catch signals"))?;
     let kept = Kept::new(options.common.max_output);
     let tee = TeeFile::new(options.common.tee.as_deref(), options.append)?;
@@ -124,7 +125,8 @@ fn watch_start(options: &RunOptions, cancel: &CancelToken) -> Option<StartWatch>
     let total = options.total_timeout.as_ref().and_then(Span::as_limit);
     let limit = options.common.timeout().into_iter().chain(total).min();
     let cancel = cancel.clone();
-    StartWatch::new(limit, name(options), move || cancel.is_waited_for())
+    let grace = options.common.kill_after.duration;
+    StartWatch::new(limit, grace, name(options), move || cancel.is_waited_for())
 }
 
 /// Runs the command once, with the best containment available.

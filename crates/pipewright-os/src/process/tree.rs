@@ -99,7 +99,23 @@ impl Descendants {
 /// Unix: those that [`Descendants::collect`] finds. Errors are ignored: what cannot be found or killed is left.
 /// Windows: does nothing.
 pub fn kill_last_descendants() {
-    imp::kill_last();
+    imp::kill(Found::Last);
+}
+
+/// Kills the processes below this one, for an end that a stuck thread may hold up: no supervisor sees it before.
+///
+/// # Platform
+/// As [`kill_last_descendants`].
+pub fn kill_descendants() {
+    imp::kill(Found::All);
+}
+
+/// Processes below this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    All,
+    /// Those that have no child.
+    Last,
 }
 
 /// Waits until a stop has taken effect, for a limited time. A process receives a stop when it next leaves
@@ -130,9 +146,9 @@ mod imp {
         if proc_is_ours()? { super::walk::collect(root, members) } else { Ok(()) }
     }
 
-    pub(super) fn kill_last() {
+    pub(super) fn kill(which: super::Found) {
         if proc_is_ours().unwrap_or(false) {
-            super::walk::kill_last();
+            super::walk::kill(which);
         }
     }
 
@@ -173,18 +189,22 @@ mod walk {
         result
     }
 
-    /// Kills the processes below this one that have no child.
-    pub(super) fn kill_last() {
+    /// Kills processes below this one.
+    pub(super) fn kill(which: super::Found) {
         let mut members = Vec::new();
         let _ = add_children(std::process::id(), || Ok(true), &mut members);
         let mut next = 0;
         while let Some(member) = members.get(next).cloned() {
             let before = members.len();
             let listed = add_children(member.pid(), || member.owns_pid(), &mut members);
-            if listed.is_ok() && members.len() == before {
+            if which == super::Found::Last && listed.is_ok() && members.len() == before {
                 let _ = member.signal(Signal::KILL);
             }
             next += 1;
+        }
+        if which == super::Found::All {
+            // From the end: a supervisor would do something about the end of its child.
+            members.iter().rev().for_each(|member| drop(member.signal(Signal::KILL)));
         }
     }
 
@@ -241,7 +261,7 @@ mod imp {
     use crate::process::member::Member;
     use crate::process::process_object::ProcessObject;
 
-    pub(super) fn kill_last() {}
+    pub(super) fn kill(_: super::Found) {}
 
     pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) -> io::Result<()> {
         if let Some(tree) = root.tree() {

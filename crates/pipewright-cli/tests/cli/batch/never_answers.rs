@@ -318,6 +318,37 @@ fn a_report_whose_disk_stops_to_answer_after_the_command_obeys_the_timeout() {
 }
 
 #[test]
+fn a_command_whose_output_goes_to_a_disk_that_stops_to_answer_obeys_its_timeout_and_a_signal() {
+    let _watchdog = Watchdog::start(400);
+    let place = Place::new();
+    let timeout = pace::option(5_000);
+    place.write("job.sh", "echo $$ > ran-$1; until [ -e go ]; do sleep 0.01; done; yes");
+    // Output passes through the tool because of the idle timeout, and the tool waits for the disk (D).
+    let Some(output) = beside_disk(
+        &place,
+        &format!(
+            "start() {{ \
+               $PW run --kill-after 0 --idle-timeout 600 --stdout disk/$@ -- sh job.sh $1 2> said-$1 & \
+             }}; \
+             start time --timeout {timeout}; time=$!; start signal; signal=$!; \
+             until [ -s ran-time ] && [ -s ran-signal ]; do sleep 0.01; done; \
+             fsfreeze -f disk || {{ kill -KILL $time $signal; exit 99; }}; echo > go; tries=0; \
+             until grep -q '^State:.D' /proc/$signal/status; do sleep 0.01; done; kill -TERM $signal; \
+             until grep -q 'did not end' said-time && grep -q 'did not end' said-signal && \
+               ! kill -0 $(cat ran-time) && ! kill -0 $(cat ran-signal) || [ $tries = 3000 ]; do \
+               sleep 0.02; tries=$((tries + 1)); \
+             done; \
+             [ $tries = 3000 ] && echo too late; \
+             fsfreeze -u disk; wait $time; echo time $?; wait $signal; echo signal $?"
+        ),
+    ) else {
+        return;
+    };
+    let said = place.read("said-time") + &place.read("said-signal");
+    assert_eq!(out(&output), "time 124\nsignal 143\n", "{} {said}", err(&output));
+}
+
+#[test]
 fn a_batch_whose_log_stops_to_answer_obeys_its_end_and_two_signals() {
     let _watchdog = Watchdog::start(120);
     let place = Place::new();
