@@ -10,7 +10,6 @@ use pipewright_os::base::error::{OneLine, Quoted};
 
 use super::content::{OpenSpool, open_temporary_file};
 use super::kept::KeepBeside;
-use super::spool::{OpenSpool, open_temporary_file};
 use crate::job::Template;
 
 /// The way in which output of jobs is printed.
