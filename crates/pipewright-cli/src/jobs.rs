@@ -9,8 +9,7 @@ use pipewright_os::process::terminal;
 
 use crate::args::JobsOptions;
 use crate::print::{check, is_reader_gone, print};
-use crate::run::interrupt::sleep;
-use crate::{Failure, exit_code};
+use crate::{Failure, exit_code, sleep};
 
 /// The time between two looks at a log that is followed.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);

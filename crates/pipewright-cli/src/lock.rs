@@ -1,7 +1,7 @@
 //! `lock`: a command that runs while it has a lock, as `sem` of GNU parallel and `flock` of util-linux.
 //!
-//! A lock for N commands is N files. The command inherits the one that is locked: the kernel ends the lock when the tool and the
-//! last process with the file are dead.
+//! A lock for N commands is N files. The command inherits the one that is locked: the kernel ends the lock when the
+//! tool and the last process with the file are dead.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -107,7 +107,8 @@ impl Slots {
         if end.is_some_and(|end| end <= Instant::now()) {
             return Ok(None);
         }
-        // The kernel has no wait for one of several locks: a thread waits for each. Those that come too late let go at once.
+        // The kernel has no wait for one of several locks: a thread waits for each. Those that come too late let go at
+        // once.
         let (send, locked) = mpsc::channel();
         let is_over = Arc::new(AtomicBool::new(false));
         for file in files {

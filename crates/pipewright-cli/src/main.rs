@@ -21,10 +21,11 @@ mod timeout;
 mod worker;
 
 use std::fmt::Display;
+use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use pipewright_os::base::error::OneLine;
-use pipewright_os::base::{stdio, this_process};
+use pipewright_os::base::{stdio, this_process, wait};
 
 use args::ToolCommand;
 use exit_code::OWN_FAILURE;
@@ -88,6 +89,12 @@ impl Failure {
     fn cannot<E: Display>(action: &str) -> impl FnOnce(E) -> Failure {
         move |error| Failure(format!("cannot {action}: {error}"))
     }
+}
+
+/// Waits for that long.
+pub(crate) fn sleep(time: Duration) {
+    // Ignored: a wait without a source cannot fail.
+    let _ = wait::any(&mut [], Some(Instant::now() + time));
 }
 
 /// Prints one line on stderr. Ignores a stderr that is closed.

@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 use pipewright_os::base::service_thread;
 use pipewright_os::process::tree::{kill_descendants, kill_last_descendants};
 
-use crate::run::interrupt::sleep;
-use crate::{exit_code, print_error};
+use crate::{exit_code, print_error, sleep};
 
 /// Time that a start has beyond its limit. It ends by itself if anything answers.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// Time that a command has to end after its stop and its grace. It ends by itself, or is given up, if no file of the tool holds
-/// that up.
+/// Time that a command has to end after its stop and its grace. It ends by itself, or is given up, if no file of the
+/// tool holds that up.
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
 
 /// The time for the last message, whose reader may stand still.
@@ -71,8 +70,8 @@ pub(crate) fn wait_if_ending() {
     }
 }
 
-/// Returns true if a command has not ended long after its stop: the thread that would see to it waits for a file. Steps of a
-/// second, because the time in which this process is stopped (Ctrl-Z) does not count.
+/// Returns true if a command has not ended long after its stop: the thread that would see to it waits for a file. Steps
+/// of a second, because the time in which this process is stopped (Ctrl-Z) does not count.
 pub(crate) fn is_stuck(grace: Duration, has_ended: impl Fn() -> bool) -> bool {
     let steps = grace.saturating_add(ENDS_WITHIN).as_secs().max(1);
     (0..steps).all(|_| {
@@ -81,8 +80,8 @@ pub(crate) fn is_stuck(grace: Duration, has_ended: impl Fn() -> bool) -> bool {
     })
 }
 
-/// A thread that ends this process with code 124 if something does not begin, or end, within its time: a wait of the kernel for
-/// a file has no limit of its own, and holds up the thread that would see to it.
+/// A thread that ends this process with code 124 if something does not begin, or end, within its time: a wait of the
+/// kernel for a file has no limit of its own, and holds up the thread that would see to it.
 #[derive(Debug)]
 pub(crate) struct StartWatch(Arc<State>);
 

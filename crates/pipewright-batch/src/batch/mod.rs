@@ -228,8 +228,8 @@ impl Batch {
         self
     }
 
-    /// Starts no job unless fewer threads run on this machine, or are ready to run: `--load` of GNU parallel. The machine is looked
-    /// at once a second; between two looks, so many more jobs may run as there is room for.
+    /// Starts no job unless fewer threads run on this machine, or are ready to run: `--load` of GNU parallel. The
+    /// machine is looked at once a second; between two looks, so many more jobs may run as there is room for.
     ///
     /// On Linux these are the threads of now. On macOS it is the average of a minute, and elsewhere and with
     /// [`nodes`](Self::nodes) it is not known: an event says so, and jobs start whatever the load is.
@@ -238,15 +238,15 @@ impl Batch {
         self
     }
 
-    /// Starts no job unless so much memory is free: `--memfree` of GNU parallel. The machine is looked at once a second. Jobs that run
-    /// go on; [`Job::mem_bytes`] is for those that can say what they need.
+    /// Starts no job unless so much memory is free: `--memfree` of GNU parallel. The machine is looked at once a
+    /// second. Jobs that run go on; [`Job::mem_bytes`] is for those that can say what they need.
     pub fn min_free_memory(mut self, bytes: u64) -> Batch {
         self.starts.min_free_bytes = Some(bytes);
         self
     }
 
-    /// Sets the number of jobs that are read before they can start, if it is less than the usual 64: they, and those that another thread
-    /// has read (up to 256, or 16 MiB of their inputs), are held in memory. 0 counts as 1.
+    /// Sets the number of jobs that are read before they can start, if it is less than the usual 64: they, and those
+    /// that another thread has read (up to 256, or 16 MiB of their inputs), are held in memory. 0 counts as 1.
     pub fn read_ahead(mut self, jobs: u32) -> Batch {
         self.read_ahead =
             usize::try_from(jobs).unwrap_or(usize::MAX).min(scheduler::LEAST_READ_AHEAD);

@@ -211,8 +211,8 @@ impl Batch {
         self
     }
 
-    /// Writes a test case for each job to this file, as JUnit XML. The file is replaced. While the batch runs, it is whole
-    /// whenever the batch waits.
+    /// Writes a test case for each job to this file, as JUnit XML. The file is replaced. While the batch runs, it is
+    /// whole whenever the batch waits.
     pub fn junit_to(mut self, path: impl Into<PathBuf>) -> Batch {
         self.watch.junit = Some(path.into());
         self

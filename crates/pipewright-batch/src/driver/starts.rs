@@ -1,7 +1,7 @@
 //! Starts that are held back: while the machine is busy or short of memory, and for a pause after each start.
 //!
-//! The machine is looked at once a second, and not at each start. Between two looks, so many more jobs may run as the load
-//! leaves room for: a job that was started just now is not in the load yet.
+//! The machine is looked at once a second, and not at each start. Between two looks, so many more jobs may run as the
+//! load leaves room for: a job that was started just now is not in the load yet.
 
 use std::time::{Duration, Instant};
 

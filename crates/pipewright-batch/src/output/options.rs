@@ -52,8 +52,8 @@ pub struct OutputOptions {
     pub keep_order: bool,
     /// True to print the tag of a job and a tab before each of its lines.
     pub tag: bool,
-    /// The tag, in which placeholders stand for the values of the job: [`Template::parse_text`]. `None`: the name of the job, its
-    /// values, or its command.
+    /// The tag, in which placeholders stand for the values of the job: [`Template::parse_text`]. `None`: the name of
+    /// the job, its values, or its command.
     pub tag_text: Option<Arc<Template>>,
     /// The directory for a folder a job.
     pub dir: Option<PathBuf>,

@@ -89,8 +89,8 @@ pub(crate) struct Config {
     pub(crate) total: Option<u64>,
     /// Each start is followed by a pause, until [`Event::PauseOver`]. It begins with the intent.
     pub(crate) spaced: bool,
-    /// Ready jobs that are read ahead, at least ([`LEAST_READ_AHEAD`]). With many slots it is two a slot, or this number if it is
-    /// below the usual one.
+    /// Ready jobs that are read ahead, at least ([`LEAST_READ_AHEAD`]). With many slots it is two a slot, or this
+    /// number if it is below the usual one.
     pub(crate) read_ahead: usize,
     /// The source of all randomness, which is the jitter of retries.
     pub(crate) seed: u64,

@@ -41,8 +41,8 @@ impl Blocks {
         }
     }
 
-    /// Reads a block: up to the last end of a record in it, or to the first one if a record is longer. `None`: the input has
-    /// ended.
+    /// Reads a block: up to the last end of a record in it, or to the first one if a record is longer. `None`: the
+    /// input has ended.
     fn next_block(&mut self) -> Result<Option<Vec<u8>>, InputError> {
         let mut block = std::mem::take(&mut self.rest);
         let mut wanted = self.block_bytes;

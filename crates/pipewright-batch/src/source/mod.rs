@@ -192,8 +192,8 @@ impl Source {
 
     /// Makes a job of each block of lines, which is its standard input: `--pipe` of GNU parallel.
     ///
-    /// A block has at most `bytes`, and ends with a line, or with the input. A line that is longer is a block of its own, up to
-    /// [`max_record_bytes`](Self::max_record_bytes). Of the placeholders, `{#}` and `{%}` have values.
+    /// A block has at most `bytes`, and ends with a line, or with the input. A line that is longer is a block of its
+    /// own, up to [`max_record_bytes`](Self::max_record_bytes). Of the placeholders, `{#}` and `{%}` have values.
     ///
     /// Jobs that wait hold their blocks in memory: [`Batch::read_ahead`](crate::Batch::read_ahead) bounds their number.
     ///

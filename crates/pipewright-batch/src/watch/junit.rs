@@ -1,7 +1,7 @@
 //! A report for CI systems: JUnit XML, with a test case for each job.
 //!
-//! Our own writer: quick-junit needs all test cases in memory until the end, and brings four crates with it. The escapes are
-//! those of html-escape.
+//! Our own writer: quick-junit needs all test cases in memory until the end, and brings four crates with it. The
+//! escapes are those of html-escape.
 
 use std::collections::HashMap;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -23,8 +23,9 @@ const COUNTS_COLUMNS: usize = 120;
 
 /// A writer of the report.
 ///
-/// After each flush the file is whole, also if the batch is killed later: the next test case overwrites the closing tags, and the
-/// counts are written again in their place. A file that cannot seek (a pipe) gets the tags at the end only, and no counts.
+/// After each flush the file is whole, also if the batch is killed later: the next test case overwrites the closing
+/// tags, and the counts are written again in their place. A file that cannot seek (a pipe) gets the tags at the end
+/// only, and no counts.
 #[derive(Debug)]
 pub(crate) struct JunitWriter<W> {
     pieces: Pieces<W>,
@@ -87,7 +88,8 @@ impl<W: Write + Seek> JunitWriter<W> {
             Update::Began(facts) => {
                 let name = escaped(&cut(&facts.command, MOST_TEXT_BYTES));
                 let mut head = format!(
-                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"pipewright batch\">\n<testsuite name=\"{name}\" "
+                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+                     <testsuites name=\"pipewright batch\">\n<testsuite name=\"{name}\" "
                 );
                 if self.pieces.writer().stream_position().is_ok() {
                     self.counts_at = Some(head.len() as u64);
@@ -258,9 +260,17 @@ mod tests {
         let lines_of_job = "a &amp; b&#10;]]&gt;\u{fffd}[31m";
         assert_eq!(lines[3..], [
             "<testcase classname=\"batch\" name=\"true\" time=\"1.500\"/>".to_owned(),
-            format!("<testcase classname=\"batch\" name=\"sh -c &#x27;&lt;&quot;&amp;\u{fffd}&gt;&#10;&#x27;\" time=\"1.500\"><failure message=\"exit 3\" type=\"exited\">{lines_of_job}</failure></testcase>"),
-            format!("<testcase classname=\"batch\" name=\"x\" time=\"1.500\"><error message=\"not started: no such file\" type=\"not_started\">{lines_of_job}</error></testcase>"),
-            "<testcase classname=\"batch\" name=\"job 4\" time=\"0.000\"><skipped message=\"job 2 did not succeed\"></skipped></testcase>".to_owned(),
+            format!(
+                "<testcase classname=\"batch\" name=\"sh -c &#x27;&lt;&quot;&amp;\u{fffd}&gt;&#10;&#x27;\" \
+                 time=\"1.500\"><failure message=\"exit 3\" type=\"exited\">{lines_of_job}</failure></testcase>"
+            ),
+            format!(
+                "<testcase classname=\"batch\" name=\"x\" time=\"1.500\"><error message=\"not started: no such \
+                 file\" type=\"not_started\">{lines_of_job}</error></testcase>"
+            ),
+            "<testcase classname=\"batch\" name=\"job 4\" time=\"0.000\"><skipped message=\"job 2 did not \
+             succeed\"></skipped></testcase>"
+                .to_owned(),
             "</testsuite>".to_owned(),
             "</testsuites>".to_owned(),
         ]);

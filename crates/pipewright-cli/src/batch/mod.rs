@@ -19,9 +19,8 @@ use pipewright_os::base::stdio;
 
 use crate::args::{BatchOptions, Span};
 use crate::print::{is_reader_gone, without_controls};
-use crate::run::interrupt::sleep;
 use crate::stuck::{self, StartWatch};
-use crate::{Failure, exit_code, print_error};
+use crate::{Failure, exit_code, print_error, sleep};
 
 /// Runs the batch, and returns the exit code.
 pub(crate) fn run(options: BatchOptions) -> Result<i32, Failure> {

@@ -10,11 +10,11 @@ use pipewright::{
     Signal, Stdio,
 };
 use pipewright_os::base::service_thread;
-use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::base::wait::Slot;
 use pipewright_os::base::wake::Wake;
 use pipewright_os::process::terminal::{self, Foreground};
 
-use crate::{exit_code, stuck};
+use crate::{exit_code, sleep, stuck};
 
 /// Signals that request a stop.
 const STOPPING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
@@ -231,12 +231,6 @@ impl State {
             stuck::end_start(exit_code::of_signal(signal.number()));
         }
     }
-}
-
-/// Waits for that long.
-pub(crate) fn sleep(time: Duration) {
-    // Ignored: a wait without a source cannot fail.
-    let _ = wait::any(&mut [], Some(Instant::now() + time));
 }
 
 /// A process in the group of a command. It learns of a Ctrl-C that only this group gets: with `--contain group` the

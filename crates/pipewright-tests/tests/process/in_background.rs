@@ -319,7 +319,8 @@ fn holds_a_pipe() -> (Command, PipeReader) {
     (command.stderr(writer).enforce_in_background().owned(), reader)
 }
 
-/// Pushes commands that write to a pipe, with a timeout each. Returns the reader, which gets no end before all of them have.
+/// Pushes commands that write to a pipe, with a timeout each. Returns the reader, which gets no end before all of them
+/// have.
 fn push_holders<K>(runner: &mut Runner<K>, keys: impl IntoIterator<Item = K>) -> PipeReader {
     let (reader, writer) = pipe(PipeOptions::default()).unwrap();
     let slot = TreeSlot::new().ok();

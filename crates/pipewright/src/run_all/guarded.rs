@@ -1,7 +1,8 @@
-//! A set of runs whose times are kept while its owner is elsewhere, as in a closure that writes to a disk which does not answer.
+//! A set of runs whose times are kept while its owner is elsewhere, as in a closure that writes to a disk which does
+//! not answer.
 //!
-//! A step has the lock of the set, and sees to the times itself. Between two steps the lock is free, and a thread takes it
-//! when a time has come. The closures of tees are called between two steps.
+//! A step has the lock of the set, and sees to the times itself. Between two steps the lock is free, and a thread takes
+//! it when a time has come. The closures of tees are called between two steps.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};

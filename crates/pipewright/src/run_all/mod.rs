@@ -193,8 +193,8 @@ where
 
 /// The running commands of a thread.
 trait StepSet: RunningSet {
-    /// Waits once for all members, but no longer than `limit`, and until the flag is raised. Returns the results of those
-    /// that have ended.
+    /// Waits once for all members, but no longer than `limit`, and until the flag is raised. Returns the results of
+    /// those that have ended.
     fn step(
         &mut self,
         cancel: Option<&CancelToken>,

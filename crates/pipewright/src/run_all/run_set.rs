@@ -138,8 +138,8 @@ impl RunSet {
         member
     }
 
-    /// Does what the times of all members require by now, and takes the starts that have been answered. Reads nothing, and
-    /// returns no end. Returns the time at which it has something to do again.
+    /// Does what the times of all members require by now, and takes the starts that have been answered. Reads nothing,
+    /// and returns no end. Returns the time at which it has something to do again.
     pub(super) fn enforce(&mut self) -> Option<Instant> {
         if !self.starting.is_empty() {
             let mut slots: Vec<_> =

@@ -1,4 +1,5 @@
-//! Tests of blocks of lines. The expected blocks are those of `parallel --pipe` (20221122), except where a test says so.
+//! Tests of blocks of lines. The expected blocks are those of `parallel --pipe` (20221122), except where a test says
+//! so.
 
 use super::*;
 use crate::job::JobStdin;

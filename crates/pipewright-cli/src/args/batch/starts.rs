@@ -27,8 +27,8 @@ pub(crate) struct StartOptions {
     /// Start jobs only while SIZE of memory is free
     ///
     /// The machine is looked at once a second.
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_hint = ValueHint::Other, value_parser = parse_bytes,
-          conflicts_with_all = ["via", "via_file", "on"], help_heading = headings::RUNNING)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          value_parser = parse_bytes, conflicts_with_all = ["via", "via_file", "on"], help_heading = headings::RUNNING)]
     pub(crate) memfree: Option<u64>,
 }
 

@@ -229,8 +229,8 @@ fn a_batch_whose_files_are_on_a_dead_mount_obeys_its_end() {
     assert!(!place.path("started").exists());
 }
 
-/// Runs a script in mounts of its own, where the folder `disk` is a disk to freeze. `None`, with a message: this machine
-/// has no such disk.
+/// Runs a script in mounts of its own, where the folder `disk` is a disk to freeze. `None`, with a message: this
+/// machine has no such disk.
 fn beside_disk(place: &Place, script: &str) -> Option<Output> {
     if !fs::read_to_string("/proc/filesystems").is_ok_and(|them| them.contains("\text4\n")) {
         pace::skipped(pace::Need::Filesystem("ext4"), "no disk to freeze");

@@ -55,12 +55,12 @@ impl PrivateLock {
 
 /// Takes the exclusive lock of an open file. Waits for it, or returns false if another open file has it.
 ///
-/// The lock belongs to this open file: a process that inherits it holds the lock, too, and the kernel ends it when the last of them
-/// has closed it or is dead.
+/// The lock belongs to this open file: a process that inherits it holds the lock, too, and the kernel ends it when the
+/// last of them has closed it or is dead.
 ///
 /// # Platform
-/// Unix: `flock`; some network filesystems ask for a file that is open for writing. Windows: `LockFileEx`, which belongs to this
-/// process.
+/// Unix: `flock`; some network filesystems ask for a file that is open for writing. Windows: `LockFileEx`, which
+/// belongs to this process.
 ///
 /// # Errors
 /// The filesystem has no locks, or this file cannot be locked.

@@ -147,12 +147,12 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns a folder of that name that only this user can use, the same one for all of his programs until the machine restarts, and
-/// creates it if it is missing.
+/// Returns a folder of that name that only this user can use, the same one for all of his programs until the machine
+/// restarts, and creates it if it is missing.
 ///
 /// # Platform
-/// Unix: `/tmp/NAME-USER`, with the number of the user; `TMPDIR` does not count, because programs have different ones. Windows: in
-/// the folder for temporary files, which each user has.
+/// Unix: `/tmp/NAME-USER`, with the number of the user; `TMPDIR` does not count, because programs have different ones.
+/// Windows: in the folder for temporary files, which each user has.
 ///
 /// # Errors
 /// It cannot be created, or what has the name cannot be trusted: then the error has a [`Distrust`].
