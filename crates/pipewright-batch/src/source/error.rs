@@ -1,7 +1,6 @@
 //! The error of an input: its name, the line and the problem.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use pipewright_os::base::error::OneLine;
 

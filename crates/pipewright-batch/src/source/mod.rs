@@ -2,13 +2,12 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this file | a source, the iterator of its jobs, and the names of inputs; the lists of a command line |
+//! | this file | a source, the iterator of its jobs, and its names; lists of a command line; jobs of a log |
 //! | `records.rs` | records for a template: of lines, and of lists that are combined; columns; several in one job |
 //! | `lines.rs` | commands, and lines for the shell; records that end with a byte |
-//! | `json/` | JSON lines |
+//! | `json.rs` | JSON lines |
 //! | `blocks.rs` | blocks of lines, for the standard input of jobs |
 //! | `csv.rs` | comma-separated values |
-//! | `logged.rs` | the jobs of a log |
 //! | `error.rs` | the error type |
 
 mod blocks;
@@ -16,26 +15,26 @@ mod csv;
 mod error;
 mod json;
 mod lines;
-mod logged;
 mod records;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::iter::FusedIterator;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, vec};
 
 use pipewright_os::base::error::Quoted;
 use pipewright_os::base::stdio;
 
 use crate::job::{Job, Template};
-
+use crate::journal::LogError;
+use crate::journal::read::{Log, Numbered};
 use error::Position;
-pub use error::{InputError, InputErrorKind};
 use lines::Delimited;
-use logged::LoggedJobs;
+
+pub use error::{InputError, InputErrorKind};
 pub use records::{List, Packing, Records, product};
 
 /// An input that jobs are read from.
@@ -176,8 +175,7 @@ impl Source {
     /// | `stdin_file` | the file that is the standard input: a text |
     /// | `after` | the names of the jobs that have to succeed first: an array of strings |
     /// | `cpus` | processors: an integer from 1 |
-    /// | `mem` | memory: a number of bytes, or a string such as `"512M"`, `"2G"` (by 1024) or `"2GB"` (by 1000); or a
-    /// range `"2G..16G"` |
+    /// | `mem` | memory: a number of bytes, `"512M"`, `"2G"` (by 1024) or `"2GB"` (by 1000); a range: `"2G..16G"` |
     /// | `resources` | resources by name: an object of integers from 1 |
     /// | `timeout` | a number of seconds, or a string such as `"1.5s"`, `"2m"` or `"1h"` |
     /// | `retries` | an integer |
@@ -420,6 +418,52 @@ fn last(lists: &mut [ListWords]) -> Option<&mut ListWords> {
     match lists.last_mut()? {
         ListWords::SideBySide(beside) => beside.last_mut(),
         list => Some(list),
+    }
+}
+
+// The jobs of a log.
+
+/// Jobs that are read at a time. A reader holds up the writer of some logs, so these are few.
+const AT_ONCE: usize = 128;
+
+/// The jobs of a log, in the order of its input.
+struct LoggedJobs {
+    path: PathBuf,
+    /// `None` before the first job.
+    log: Option<(Log, vec::IntoIter<Numbered>)>,
+    read: vec::IntoIter<Job>,
+}
+
+impl LoggedJobs {
+    fn new(path: &Path) -> LoggedJobs {
+        LoggedJobs { path: path.to_owned(), log: None, read: Vec::new().into_iter() }
+    }
+
+    fn read(&mut self) -> Result<Option<Job>, LogError> {
+        if let Some(job) = self.read.next() {
+            return Ok(Some(job));
+        }
+        let (log, numbered) = match &mut self.log {
+            Some(open) => open,
+            none => {
+                let log = Log::open_to_continue(&self.path)?;
+                let numbered = log.numbered()?.into_iter();
+                none.insert((log, numbered))
+            }
+        };
+        let next: Vec<Numbered> = numbered.by_ref().take(AT_ONCE).collect();
+        self.read = log.stored(&next)?.into_iter();
+        Ok(self.read.next())
+    }
+}
+
+impl ReadJobs for LoggedJobs {
+    fn next_job(&mut self) -> Result<Option<Job>, InputError> {
+        self.read().map_err(|error| {
+            let name = InputName::Log(self.path.clone());
+            let source = io::Error::other(error);
+            InputError::io(&name, InputErrorKind::Read, Position::Unknown, source)
+        })
     }
 }
 
