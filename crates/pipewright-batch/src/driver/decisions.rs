@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Instant;
 
 use super::inbox::Input;
-use super::survivors::{BATCH_VARIABLE, RUN_VARIABLE};
+use super::log::{BATCH_VARIABLE, RUN_VARIABLE};
 use super::{Driver, Event, Executor, LiveJob, Timer};
 use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::job::{Job, JobId, Resources, shell_quoted};

@@ -7,24 +7,16 @@
 //! |---|---|
 //! | this file | the loop; the settings, jobs that are not settled, and timers |
 //! | `inbox.rs` | jobs and messages from other threads, and the one that reads the input |
-//! | `memory.rs` | the memory of the machine |
+//! | `resources.rs` | the memory of the machine; tokens of a jobserver |
 //! | `starts.rs` | starts that the machine holds back, and the pause after each |
-//! | `permits.rs` | tokens of a jobserver |
 //! | `decisions.rs` | new jobs, what the scheduler decides, and ends of attempts and of jobs |
-//! | `log.rs` | the log, if there is one |
-//! | `survivors.rs` | processes of an earlier run that are alive |
-//! | `watching.rs` | failures of the log and of the output |
-//! | `error.rs` | errors of the start and of the end |
+//! | `log.rs` | the log, if there is one; processes of an earlier run that are alive |
 
 mod decisions;
-mod error;
 mod inbox;
 mod log;
-mod memory;
-mod permits;
+mod resources;
 mod starts;
-mod survivors;
-mod watching;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -34,22 +26,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pipewright::Source;
+
 use crate::executor::{Executor, ExecutorEvent};
 use crate::job::{Identities, Job, JobId};
 use crate::jobserver::{JobserverMode, Part};
-use crate::journal;
+use crate::journal::{self, LogError, LostOutput, Report};
 use crate::output::{Output, OutputError, OutputMode, OutputOptions, Unprinted};
 use crate::scheduler::{self, HaltCause, JobNumber, Scheduler};
 use crate::source::InputError;
 use crate::vocabulary::{Event, Halt, RetryOn};
-
-pub(crate) use decisions::{needs, unknown_token};
-pub(crate) use error::DriverError;
 use inbox::{Inbox, Message};
 use log::Log;
+use resources::{MemoryWatch, Permits};
+
+pub(crate) use decisions::{needs, unknown_token};
 pub(crate) use log::LogSettings;
-use memory::MemoryWatch;
-use permits::Permits;
 pub(crate) use starts::StartRules;
 use starts::StartWatch;
 
@@ -141,7 +133,7 @@ impl<E: Executor> Driver<E> {
         let looks = log.is_resumed() && !config.is_alone;
         let mut killed = log.killed();
         if let Some(id) = log.batch_id().filter(|_| looks) {
-            killed += survivors::end(id, log.earlier_runs()).map_err(DriverError::Survivors)?;
+            killed += log::end_survivors(id, log.earlier_runs()).map_err(DriverError::Survivors)?;
         }
         match killed {
             0 => {}
@@ -153,7 +145,7 @@ impl<E: Executor> Driver<E> {
             ))),
         }
         if log.left_nodes() {
-            survivors::wait_for_nodes();
+            log::wait_for_nodes();
         }
         let mut part = Part::take(config.jobserver, config.scheduler.limits.slots)
             .map_err(|error| DriverError::Start(error.into()))?;
@@ -427,9 +419,6 @@ fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
 
-#[cfg(test)]
-mod tests;
-
 // Settings of a driver.
 
 /// Settings of a driver.
@@ -574,3 +563,89 @@ impl Timers {
         self.0.pop().map(|Reverse((_, timer))| timer)
     }
 }
+
+// Failures of the log and of the output, while jobs run.
+
+/// The time after which a batch ends whose log cannot be written. Until then it only starts nothing.
+const LOG_PATIENCE: Duration = Duration::from_secs(10);
+
+impl<E: Executor> Driver<E> {
+    fn look_at_log(&mut self) {
+        // Nothing is started after the note that nothing will be.
+        self.carry_out_decisions();
+        while let Some(report) = self.log.next_report() {
+            match report {
+                Report::Durable(key) => {
+                    let (job, attempt) = log::attempt_of(key);
+                    match self.live.get(job).is_some_and(|live| live.running == Some(attempt)) {
+                        true => self.executor.begin(key),
+                        false => self.report(scheduler::Event::Intended { job, attempt }),
+                    }
+                }
+                Report::LostOutput(LostOutput { job, reason }) => {
+                    self.lost_output.0 += 1;
+                    let error = OutputError::lost(reason.clone());
+                    self.lost_output.1.get_or_insert(error);
+                    let note = format!("job {job} is not done: {reason}");
+                    self.events.push_back(Event::Note(note));
+                }
+                Report::Failed(error) => {
+                    let note = format!("{error}; no job is started until it can be written");
+                    self.events.push_back(Event::Note(note));
+                    self.log_failed_since = Some(Instant::now());
+                    let due = Instant::now().checked_add(LOG_PATIENCE);
+                    self.timers.extend(due.map(|due| (due, Timer::LogTimeout)));
+                    self.report(scheduler::Event::LogFailed);
+                }
+                Report::Works => {
+                    self.log_failed_since = None;
+                    self.events.push_back(Event::Note("the log can be written again".to_owned()));
+                    self.report(scheduler::Event::LogWorks);
+                }
+            }
+        }
+    }
+
+    /// Ends the batch if its log still fails: jobs that have ended are not known to a resumed batch otherwise.
+    fn give_up_log(&mut self) {
+        if self.log_failed_since.is_some_and(|since| since.elapsed() >= LOG_PATIENCE) {
+            self.log_timed_out = self.scheduler.halted().is_none();
+            self.report(scheduler::Event::Drain);
+        }
+    }
+
+    /// Ends the batch early if its output cannot be printed: what the jobs write would be lost.
+    fn look_at_output(&mut self) {
+        if self.is_reader_gone() {
+            self.report(scheduler::Event::Stop);
+        } else if self.has_output_failed() {
+            self.report(scheduler::Event::Drain);
+        }
+    }
+
+    fn is_reader_gone(&self) -> bool {
+        self.output.as_ref().is_some_and(|output| output.is_reader_gone(Source::Stdout))
+    }
+
+    fn has_output_failed(&self) -> bool {
+        self.output.as_ref().is_some_and(|output| output.failure().is_some())
+    }
+}
+
+// Errors of the start and of the end.
+
+/// An error of a driver, outside of its jobs.
+#[derive(Debug)]
+pub(crate) enum DriverError {
+    /// No more threads or handles are available.
+    Start(io::Error),
+    /// The log cannot be used.
+    Log(LogError),
+    /// Output cannot be stored or printed.
+    Output(OutputError),
+    /// A process of an earlier run cannot be ended.
+    Survivors(io::Error),
+}
+
+#[cfg(test)]
+mod tests;
