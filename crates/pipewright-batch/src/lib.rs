@@ -22,9 +22,9 @@ mod watch;
 #[cfg(feature = "tokio")]
 pub use batch::AsyncRun;
 pub use batch::{
-    Batch, BatchError, CheckError, HaltAt, HaltRule, ParseHaltRuleError, ProgressKind, Run, Summary,
+    Batch, CheckError, HaltAt, HaltRule, ParseHaltRuleError, ProgressKind, Run, Summary,
 };
-pub use driver::Control;
+pub use driver::{BatchError, Control};
 pub use executor::{
     Attempt, Containing, Executor, ExecutorEvent, JobAttributes, JobUser, Local, LocalSettings,
     MachineMemory, Machines, NODES_END_WITHIN, NodeFiles, NodeOutput, OutputSink,

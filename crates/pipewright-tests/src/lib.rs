@@ -15,6 +15,7 @@
 //! | `failing` | a filesystem that fails, for root (Linux) |
 //! | `mapped_disk` | disks with bad sectors, or with a log of every write, for root (Linux) |
 //! | [`pace`] | the times of a slow machine |
+//! | [`random`] | numbers that a seed repeats |
 //! | [`traced`] | events of `tracing`, as lines |
 //! | [`skip`] | reports skipped tests |
 
@@ -35,6 +36,7 @@ pub mod mapped_disk;
 #[cfg(target_os = "linux")]
 pub mod mounts;
 pub mod pace;
+pub mod random;
 pub mod service;
 pub mod skip;
 pub mod traced;

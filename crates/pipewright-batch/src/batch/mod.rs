@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `settings.rs` | settings of the log, of reports and of the memory of jobs; the rule by which a batch ends early |
-//! | `run.rs` | a batch that runs; counts, the exit code, errors |
+//! | `run.rs` | a batch that runs; counts, the exit code |
 //! | `check.rs` | the check of a whole input |
 //! | `task.rs` | batches for tasks |
 
@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use pipewright::Signal;
 
-use crate::driver::{Config, Driver, LogSettings, StartRules};
+use crate::driver::{BatchError, Config, Driver, LogSettings, StartRules};
 use crate::executor::{Containing, Executor, JobAttributes, Local, LocalSettings, Machines};
 use crate::job::{Job, JobId};
 use crate::jobserver::JobserverMode;
@@ -37,7 +37,7 @@ use crate::vocabulary::RetryOn;
 pub use crate::watch::ProgressKind;
 use crate::watch::{BatchFacts, WatchSettings, Watchers};
 pub use check::CheckError;
-pub use run::{BatchError, Run, Summary};
+pub use run::{Run, Summary};
 pub use settings::{HaltAt, HaltRule, ParseHaltRuleError};
 #[cfg(feature = "tokio")]
 pub use task::AsyncRun;
@@ -361,7 +361,7 @@ impl Batch {
         jobs: impl Iterator<Item = Result<Job, InputError>> + Send + 'static,
         streams: [Box<dyn std::io::Write + Send>; 2],
         from_log: bool,
-    ) -> Result<Driver<E>, crate::driver::DriverError> {
+    ) -> Result<Driver<E>, BatchError> {
         self.log.iter_mut().for_each(|log| log.facts.from_log = from_log);
         let config = Config { is_alone: true, ..self.config() };
         Driver::start(config, executor, jobs, streams)

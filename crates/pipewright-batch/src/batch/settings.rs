@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{Batch, BatchError, ProgressKind, Run};
-use crate::driver::LogSettings;
+use super::{Batch, ProgressKind, Run};
+use crate::driver::{BatchError, LogSettings};
 use crate::executor::Executor;
 use crate::journal::{LogError, RunFacts};
 use crate::source::Jobs;

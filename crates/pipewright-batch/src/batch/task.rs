@@ -8,8 +8,8 @@ use futures_core::Stream;
 use pipewright_os::base::service_thread;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Batch, BatchError, Run, Summary};
-use crate::driver::Control;
+use super::{Batch, Run, Summary};
+use crate::driver::{BatchError, Control};
 use crate::job::Job;
 use crate::source::InputError;
 use crate::vocabulary::Event;

@@ -9,6 +9,7 @@ use super::log::{BATCH_VARIABLE, RUN_VARIABLE};
 use super::{Driver, Event, Executor, LiveJob, Timer};
 use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::job::{Job, JobId, Resources, shell_quoted};
+use crate::journal::Journal;
 use crate::output::JobInfo;
 use crate::scheduler::{
     self, Cause, Decision, JobEnd, JobNumber, Limits, Needs, Requeued, ResourceNeed, Shown, Spec,
@@ -32,19 +33,19 @@ impl<E: Executor> Driver<E> {
             Decision::Start { job, slot, attempt } => self.start_attempt(job, slot, attempt),
             Decision::Stop { job } => self.stop_attempt(job),
             Decision::Retry { job, delay } => {
-                self.log.decided(job);
+                self.log.undecided.remove(&job);
                 let due = Instant::now().checked_add(delay);
                 // A delay beyond the range of the clock never ends.
                 self.timers.extend(due.map(|due| (due, Timer::Retry(job))));
                 self.events.push_back(Event::Retrying { job: job.0, delay });
             }
             Decision::Requeue { job, cause } => {
-                self.log.decided(job);
+                self.log.undecided.remove(&job);
                 self.queued_again(job, cause);
             }
             Decision::Settle { job, end } => {
                 self.settle(job, &end);
-                self.log.decided(job);
+                self.log.undecided.remove(&job);
             }
         }
     }
@@ -146,9 +147,10 @@ impl<E: Executor> Driver<E> {
     ) -> Vec<(OsString, Option<OsString>)> {
         let batch = self.config.env.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
         let mut env: Vec<_> = batch.collect();
-        let id = self.log.batch_id().map(|id| (BATCH_VARIABLE.into(), Some(id.into())));
-        env.extend(id);
-        env.extend(self.log.run_id().map(|id| (RUN_VARIABLE.into(), Some(id.into()))));
+        if let Some(Journal { batch_id, run_id, .. }) = &self.log.journal {
+            let ids = [(BATCH_VARIABLE, batch_id), (RUN_VARIABLE, run_id)];
+            env.extend(ids.map(|(name, id)| (name.into(), Some(id.into()))));
+        }
         if let Some(live) = self.live.get(number) {
             let own = live.job.get_envs();
             env.extend(own.map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))));

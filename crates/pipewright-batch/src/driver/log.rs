@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -11,9 +10,7 @@ use pipewright_os::process::environ::{exiting_processes, has_variable, processes
 
 use super::LiveJob;
 use crate::executor::{AttemptEnd, AttemptKey, NODES_END_WITHIN};
-use crate::journal::{
-    self, Intent, Journal, LogError, LoggedJob, LoggedOutput, Past, Report, RunFacts,
-};
+use crate::journal::{self, Intent, Journal, LogError, LoggedJob, LoggedOutput, Past, RunFacts};
 use crate::output::{KeepBeside, OutputSummary};
 use crate::scheduler::{JobEnd, JobNumber};
 use crate::vocabulary::JobOutcome;
@@ -33,14 +30,14 @@ pub(crate) struct LogSettings {
 /// The log, or nothing.
 #[derive(Debug)]
 pub(super) struct Log {
-    journal: Option<Journal>,
+    pub(super) journal: Option<Journal>,
     past: Option<Past>,
     retry_failed: bool,
     rerun_unknown: bool,
     /// The jobs are those of the log.
     is_input: bool,
     /// Jobs whose attempt has ended, and about which nothing is decided yet. Both belong in one commit.
-    undecided: HashSet<JobNumber>,
+    pub(super) undecided: HashSet<JobNumber>,
 }
 
 impl Log {
@@ -73,33 +70,11 @@ impl Log {
         Ok(Log { journal, past, retry_failed, rerun_unknown, is_input, undecided })
     }
 
-    /// Returns the identity of the batch, which all its runs share.
-    pub(super) fn batch_id(&self) -> Option<&str> {
-        self.journal.as_ref().map(|it| &*it.batch_id)
-    }
-
-    /// Returns the identity of this run.
-    pub(super) fn run_id(&self) -> Option<&str> {
-        self.journal.as_ref().map(|it| &*it.run_id)
-    }
-
-    /// Returns the identities of the earlier runs, if all of them are known.
-    pub(super) fn earlier_runs(&self) -> Option<&[String]> {
-        self.journal.as_ref()?.earlier_runs.as_deref()
-    }
-
     /// Returns the place where output is kept until it is printed.
     pub(super) fn keep_beside(&self) -> Option<KeepBeside> {
         let journal = self.journal.as_ref()?;
         let (log, batch_id) = (journal.path.clone(), journal.batch_id.clone());
         Some(KeepBeside { log, batch_id, is_resumed: self.is_resumed() })
-    }
-
-    /// Calls the function before each commit: it puts outputs on disk.
-    pub(super) fn keep_outputs(&mut self, keeper: Option<Arc<dyn Fn() + Send + Sync>>) {
-        if let Some((journal, keeper)) = self.journal.as_ref().zip(keeper) {
-            journal.keep_outputs(keeper);
-        }
     }
 
     /// Returns true if this run continues an earlier one.
@@ -148,18 +123,6 @@ impl Log {
         removed().count()
     }
 
-    /// Returns true if the runner before was killed while nodes ran its jobs.
-    pub(super) fn left_nodes(&self) -> bool {
-        self.journal.as_ref().is_some_and(|it| it.left_nodes)
-    }
-
-    /// Notes the number of slots. It is the largest one in the end.
-    pub(super) fn set_slots(&mut self, slots: u32) {
-        if let Some(journal) = &mut self.journal {
-            journal.set_slots(slots);
-        }
-    }
-
     /// Notes an attempt that is about to start. Without a slot, the attempt waits until this is durable: returns true
     /// if a report of that follows.
     pub(super) fn intend(
@@ -171,40 +134,23 @@ impl Log {
     ) -> bool {
         let Some(journal) = &mut self.journal else { return false };
         let durable = slot.is_none();
-        journal.intend(&Intent { job: logged(number, job), attempt, slot, durable });
+        journal.ledger.intend(&Intent { job: logged(number, job), attempt, slot, durable });
         durable
     }
 
     /// Notes that an attempt which was noted has not begun.
     pub(super) fn void(&mut self, key: AttemptKey) {
         if let Some(journal) = &mut self.journal {
-            journal.void(key);
+            journal.ledger.void(key);
         }
-    }
-
-    /// Notes the process of an attempt.
-    pub(super) fn runs_as(&mut self, key: AttemptKey, pid: u32) {
-        if let Some(journal) = &mut self.journal {
-            journal.runs_as(key, pid);
-        }
-    }
-
-    /// Returns the number of jobs of the runner before that still ran, and were killed.
-    pub(super) fn killed(&self) -> u32 {
-        self.journal.as_ref().map_or(0, |it| it.killed)
     }
 
     pub(super) fn ended(&mut self, end: &AttemptEnd, output: &OutputSummary, is_lost: bool) {
         if let Some(journal) = &mut self.journal {
             let (path, stderr_tail) = (output.path.as_deref(), output.tail.as_bytes());
-            journal.ended(end, LoggedOutput { path, stderr_tail, is_lost });
+            journal.ledger.ended(end, LoggedOutput { path, stderr_tail, is_lost });
             self.undecided.insert(JobNumber(end.key.job));
         }
-    }
-
-    /// Notes that it is decided what follows the end of the job's attempt.
-    pub(super) fn decided(&mut self, job: JobNumber) {
-        self.undecided.remove(&job);
     }
 
     /// Hands over what was noted if it is much, unless the half of something would be committed.
@@ -223,23 +169,6 @@ impl Log {
         reason: Option<&str>,
     ) -> Option<JobOutcome> {
         self.journal.as_mut()?.settled(&logged(number, job), end.into(), reason)
-    }
-
-    /// Hands what was noted to the thread that writes.
-    pub(super) fn submit(&mut self) {
-        if let Some(journal) = &mut self.journal {
-            journal.submit();
-        }
-    }
-
-    /// Commits what was submitted: see [`Journal::step`].
-    #[cfg(test)]
-    pub(super) fn step(&self, each: bool) {
-        self.journal.iter().for_each(|journal| journal.step(each));
-    }
-
-    pub(super) fn next_report(&mut self) -> Option<Report> {
-        self.journal.as_mut()?.next_report()
     }
 
     /// Writes the end of the run, and closes the log.

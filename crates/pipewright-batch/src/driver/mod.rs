@@ -20,18 +20,21 @@ mod starts;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::error::Error;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipewright::Source;
+use pipewright_os::base::error::{OneLine, Quoted};
 
 use crate::executor::{Executor, ExecutorEvent};
 use crate::job::{Identities, Job, JobId};
 use crate::jobserver::{JobserverMode, Part};
-use crate::journal::{self, LogError, LostOutput, Report};
+use crate::journal::{self, Journal, LogError, LostOutput, Report};
 use crate::output::{Output, OutputError, OutputMode, OutputOptions, Unprinted};
 use crate::scheduler::{self, HaltCause, JobNumber, Scheduler};
 use crate::source::InputError;
@@ -117,23 +120,24 @@ impl<E: Executor> Driver<E> {
         mut executor: E,
         jobs: I,
         streams: [Box<dyn Write + Send>; 2],
-    ) -> Result<Driver<E>, DriverError>
+    ) -> Result<Driver<E>, BatchError>
     where
         I: Iterator<Item = Result<Job, InputError>> + Send + 'static,
     {
         let [stdout, stderr] = streams;
-        let inbox = Arc::new(Inbox::new(executor.waker().map_err(DriverError::Start)?));
+        let inbox = Arc::new(Inbox::new(executor.waker().map_err(BatchError::Start)?));
         let look = || {
             let inbox = Arc::clone(&inbox);
             Box::new(move || inbox.send(Message::Look))
         };
-        let mut log = Log::open(config.log.as_ref(), look()).map_err(DriverError::Log)?;
+        let log = Log::open(config.log.as_ref(), look()).map_err(BatchError::Log)?;
         let mut events: VecDeque<Event> = log.notes().into_iter().map(Event::Note).collect();
         // A job that had just been started when its runner was killed may be missing in the log.
         let looks = log.is_resumed() && !config.is_alone;
-        let mut killed = log.killed();
-        if let Some(id) = log.batch_id().filter(|_| looks) {
-            killed += log::end_survivors(id, log.earlier_runs()).map_err(DriverError::Survivors)?;
+        let mut killed = log.journal.as_ref().map_or(0, |journal| journal.killed);
+        if let Some(journal) = log.journal.as_ref().filter(|_| looks) {
+            killed += log::end_survivors(&journal.batch_id, journal.earlier_runs.as_deref())
+                .map_err(BatchError::Survivors)?;
         }
         match killed {
             0 => {}
@@ -144,19 +148,19 @@ impl<E: Executor> Driver<E> {
                 "{count} processes of an earlier run were alive, and have been killed"
             ))),
         }
-        if log.left_nodes() {
+        if log.journal.as_ref().is_some_and(|journal| journal.left_nodes) {
             log::wait_for_nodes();
         }
         let mut part = Part::take(config.jobserver, config.scheduler.limits.slots)
-            .map_err(|error| DriverError::Start(error.into()))?;
+            .map_err(|error| BatchError::Start(error.into()))?;
         events.extend(part.take_note().map(Event::Note));
         part.notify_when_available(look());
-        let permits = Permits::new(part).map_err(DriverError::Start)?;
+        let permits = Permits::new(part).map_err(BatchError::Start)?;
         let mut options = config.output.clone();
         // A folder of a job keeps its output, too.
         let is_printed = options.dir.is_none() && options.mode != OutputMode::Discard;
         options.keep_beside = log.keep_beside().filter(|_| is_printed);
-        let output = Output::new(options, stdout, stderr, look()).map_err(DriverError::Output)?;
+        let output = Output::new(options, stdout, stderr, look()).map_err(BatchError::Output)?;
         if output.jobs_before() > 0 {
             let jobs = output.jobs_before();
             let what = if jobs == 1 { "1 job" } else { &format!("{jobs} jobs") };
@@ -164,8 +168,10 @@ impl<E: Executor> Driver<E> {
                 format!("the output of {what} of an earlier run was not printed; it comes first");
             events.push_back(Event::Note(note));
         }
-        log.keep_outputs(output.keeper());
-        inbox::start_reader(Arc::clone(&inbox), jobs).map_err(DriverError::Start)?;
+        if let Some((journal, keeper)) = log.journal.as_ref().zip(output.keeper()) {
+            journal.keep_outputs(keeper);
+        }
+        inbox::start_reader(Arc::clone(&inbox), jobs).map_err(BatchError::Start)?;
         let mut timers = Timers::default();
         let ends_at = config.batch_timeout.and_then(|limit| Instant::now().checked_add(limit));
         if let Some(end) = ends_at {
@@ -280,14 +286,14 @@ impl<E: Executor> Driver<E> {
         exit_code: i32,
         how: &str,
         until: Option<Instant>,
-    ) -> Result<(), DriverError> {
+    ) -> Result<(), BatchError> {
         let printed =
             self.output.take().map_or(Ok(Unprinted::Nothing), |output| output.close_by(until));
         self.unprinted = *printed.as_ref().unwrap_or(&Unprinted::Nothing);
         let logged = self.log.close(exit_code, how);
-        logged.map_err(DriverError::Log)?;
+        logged.map_err(BatchError::Log)?;
         match printed {
-            Err(error) if self.halt != Some(Halt::ReaderGone) => Err(DriverError::Output(error)),
+            Err(error) if self.halt != Some(Halt::ReaderGone) => Err(BatchError::Output(error)),
             _ => Ok(()),
         }
     }
@@ -312,7 +318,9 @@ impl<E: Executor> Driver<E> {
         self.carry_out_decisions();
         self.balance_permits();
         self.note_halt();
-        self.log.submit();
+        if let Some(journal) = &mut self.log.journal {
+            journal.submit();
+        }
     }
 
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
@@ -331,11 +339,17 @@ impl<E: Executor> Driver<E> {
             Some(ExecutorEvent::Ended(end)) => self.attempt_ended(*end),
             Some(ExecutorEvent::Placed(key)) => self.attempt_placed(key),
             Some(ExecutorEvent::Displaced(key)) => self.log.void(key),
-            Some(ExecutorEvent::Runs { key, pid }) => self.log.runs_as(key, pid),
+            Some(ExecutorEvent::Runs { key, pid }) => {
+                if let Some(journal) = &mut self.log.journal {
+                    journal.runs_as(key, pid);
+                }
+            }
             Some(ExecutorEvent::Note(note)) => self.events.push_back(Event::Note(note)),
             Some(ExecutorEvent::Capacity { cpus }) => {
                 self.report(scheduler::Event::Capacity { cpus });
-                self.log.set_slots(cpus);
+                if let Some(journal) = &mut self.log.journal {
+                    journal.ledger.set_slots(cpus);
+                }
                 self.events.push_back(Event::Capacity { slots: cpus });
             }
             Some(ExecutorEvent::Largest { cpus }) => {
@@ -573,7 +587,7 @@ impl<E: Executor> Driver<E> {
     fn look_at_log(&mut self) {
         // Nothing is started after the note that nothing will be.
         self.carry_out_decisions();
-        while let Some(report) = self.log.next_report() {
+        while let Some(report) = self.log.journal.as_mut().and_then(Journal::next_report) {
             match report {
                 Report::Durable(key) => {
                     let (job, attempt) = log::attempt_of(key);
@@ -632,19 +646,60 @@ impl<E: Executor> Driver<E> {
     }
 }
 
-// Errors of the start and of the end.
+// The error of a batch.
 
-/// An error of a driver, outside of its jobs.
+/// An error of a batch itself. Jobs that fail are no errors. Prints as one line.
 #[derive(Debug)]
-pub(crate) enum DriverError {
+#[non_exhaustive]
+pub enum BatchError {
     /// No more threads or handles are available.
     Start(io::Error),
+    /// The executor has failed. Jobs that ran are not known any more.
+    Executor(io::Error),
     /// The log cannot be used.
     Log(LogError),
-    /// Output cannot be stored or printed.
+    /// Output of jobs cannot be stored or printed.
     Output(OutputError),
     /// A process of an earlier run cannot be ended.
     Survivors(io::Error),
+    /// A report cannot be written.
+    #[non_exhaustive]
+    Report {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for BatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (operation, source) = match self {
+            BatchError::Start(source) => ("start the batch", source),
+            BatchError::Executor(source) => ("wait for the jobs", source),
+            BatchError::Survivors(source) => ("end the processes of an earlier run", source),
+            BatchError::Report { path, source } => {
+                let (path, source) = (Quoted(path.as_os_str()), source.to_string());
+                return write!(f, "cannot write {path}: {}", OneLine(&source));
+            }
+            BatchError::Log(error) => return write!(f, "{error}"),
+            BatchError::Output(error) => return write!(f, "{error}"),
+        };
+        write!(f, "cannot {operation}: {}", OneLine(&source.to_string()))
+    }
+}
+
+impl Error for BatchError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            BatchError::Start(source)
+            | BatchError::Executor(source)
+            | BatchError::Survivors(source)
+            | BatchError::Report { source, .. } => Some(source),
+            BatchError::Log(error) => error.source(),
+            BatchError::Output(error) => error.source(),
+        }
+    }
 }
 
 #[cfg(test)]

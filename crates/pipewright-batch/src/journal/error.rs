@@ -1,10 +1,9 @@
 //! The error of a log: its path, the problem, and what to do.
 
 use std::error::Error;
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use pipewright_os::base::error::{OneLine, Quoted};
 use rusqlite::ErrorCode;
@@ -114,7 +113,7 @@ impl LogError {
         LogError(Box::new(ErrorFacts { path: path.to_owned(), kind, source: None }))
     }
 
-    fn caused_by(
+    pub(super) fn caused_by(
         path: &Path,
         kind: LogErrorKind,
         source: impl Error + Send + Sync + 'static,
@@ -138,7 +137,9 @@ impl LogError {
     pub(crate) fn creation(path: &Path, source: io::Error) -> LogError {
         match source.kind() {
             io::ErrorKind::NotFound => LogError::caused_by(path, LogErrorKind::NoDirectory, source),
-            io::ErrorKind::PermissionDenied => LogError::read_only(path, source),
+            io::ErrorKind::PermissionDenied => {
+                LogError::caused_by(path, LogErrorKind::ReadOnly, source)
+            }
             _ => LogError::io(path, source),
         }
     }
@@ -162,14 +163,6 @@ impl LogError {
             _ => LogErrorKind::Other,
         };
         LogError::caused_by(path, kind, source)
-    }
-
-    pub(crate) fn still_runs(path: &Path, job: u64, pid: u32, source: io::Error) -> LogError {
-        LogError::caused_by(path, LogErrorKind::StillRuns { job, pid }, source)
-    }
-
-    pub(crate) fn read_only(path: &Path, source: io::Error) -> LogError {
-        LogError::caused_by(path, LogErrorKind::ReadOnly, source)
     }
 
     /// Returns the kind of the error, with its facts.

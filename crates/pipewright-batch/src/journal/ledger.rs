@@ -105,6 +105,7 @@ impl Ledger {
         self.active.contains_key(&job.number) || self.past.row_of(job.id).is_some()
     }
 
+    /// Notes an attempt that is about to start. The first call for a job notes the job too.
     pub(crate) fn intend(&mut self, intent: &Intent<'_>) {
         let Intent { job, attempt, slot, durable } = *intent;
         let row = self.change(&job, JobState::Started, None, slot);
@@ -138,6 +139,9 @@ impl Ledger {
         }
     }
 
+    /// Notes that an intended attempt does not start after all, or later. Others are ignored.
+    ///
+    /// [`settled`](Journal::settled) does the same for the attempt of its job.
     pub(crate) fn void(&mut self, key: AttemptKey) {
         let Some((row, line, _)) = self.take_attempt(key) else { return };
         self.changes.stop(row);
@@ -152,6 +156,9 @@ impl Ledger {
         self.changes.change_job(row, change);
     }
 
+    /// Notes the end of an attempt. One that was not intended, or has ended, is ignored.
+    ///
+    /// A success makes its job `succeeded` at once. After another end the job is `started` until it is settled.
     pub(crate) fn ended(&mut self, end: &AttemptEnd, output: LoggedOutput<'_>) {
         let Some((job, line, slot)) = self.take_attempt(end.key) else { return };
         // Nothing has run if it could not be started: an earlier end stands, unless this is its failure.
@@ -243,6 +250,11 @@ impl Ledger {
     /// Notes that the input of this run does not have a job.
     pub(crate) fn remove(&mut self, row: u32) {
         self.changes.remove(row, self.run);
+    }
+
+    /// Notes the number of slots. The largest one counts.
+    pub(crate) fn set_slots(&mut self, slots: u32) {
+        self.changes.set_slots(self.run, slots);
     }
 
     pub(crate) fn end_input(&mut self, jobs: u64) {

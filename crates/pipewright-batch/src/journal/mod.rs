@@ -49,7 +49,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::executor::{AttemptEnd, AttemptKey};
+use crate::executor::AttemptKey;
 use crate::vocabulary::JobOutcome;
 pub use error::{LogError, LogErrorKind};
 pub(crate) use ledger::{Intent, JobState, LoggedJob, LoggedOutput, system_time};
@@ -123,7 +123,8 @@ pub(crate) enum JournalMode {
 /// it was interrupted.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    ledger: Ledger,
+    /// Collects what is about to run and how it ended.
+    pub(crate) ledger: Ledger,
     queue: Arc<Queue>,
     writer: Option<JoinHandle<Result<(), LogError>>>,
     pub(crate) path: PathBuf,
@@ -152,36 +153,12 @@ impl Journal {
         self.queue.keep_outputs(keeper);
     }
 
-    /// Notes the number of slots.
-    pub(crate) fn set_slots(&mut self, slots: u32) {
-        self.ledger.changes.set_slots(self.run, slots);
-    }
-
-    /// Notes an attempt that is about to start. The first call for a job notes the job too.
-    pub(crate) fn intend(&mut self, intent: &Intent<'_>) {
-        self.ledger.intend(intent);
-    }
-
     /// Notes the number of the process of an attempt that runs. A resumed batch looks if it still does.
     pub(crate) fn runs_as(&mut self, key: AttemptKey, pid: u32) {
         // Without one, it could not be told from a later process with that number.
         if let Some(start) = start_time(pid) {
             self.ledger.runs_as(key, Process { pid, start });
         }
-    }
-
-    /// Notes that an intended attempt does not start after all, or later. Others are ignored.
-    ///
-    /// [`settled`](Journal::settled) does the same for the attempt of its job.
-    pub(crate) fn void(&mut self, key: AttemptKey) {
-        self.ledger.void(key);
-    }
-
-    /// Notes the end of an attempt. One that was not intended, or has ended, is ignored.
-    ///
-    /// A success makes its job `succeeded` at once. After another end the job is `started` until it is settled.
-    pub(crate) fn ended(&mut self, end: &AttemptEnd, output: LoggedOutput<'_>) {
-        self.ledger.ended(end, output);
     }
 
     /// Notes the final state of a job, also of one that was never started. `reason` is one line for people.

@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::RunFacts;
 use super::changes::Process;
-use super::error::LogError;
+use super::error::{LogError, LogErrorKind};
 use super::ledger::{JobState, unix_seconds};
 use super::sqlite::{self, signed};
 use crate::job::os_string;
@@ -161,7 +161,8 @@ pub(super) fn jobs_left(connection: &Connection) -> rusqlite::Result<Vec<LeftJob
 pub(super) fn end_jobs(path: &Path, left: &[LeftJob]) -> Result<u32, LogError> {
     let mut killed = 0;
     for job in left.iter().filter(|job| job.lives()) {
-        let refused = |error| LogError::still_runs(path, job.number, job.process.pid, error);
+        let kind = LogErrorKind::StillRuns { job: job.number, pid: job.process.pid };
+        let refused = |error| LogError::caused_by(path, kind.clone(), error);
         let is_killed = job.kill().map_err(refused)?;
         killed += u32::from(is_killed);
         let until = Instant::now() + if is_killed { END_WAIT } else { REST_WAIT };

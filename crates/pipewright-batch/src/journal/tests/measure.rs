@@ -41,7 +41,7 @@ fn fill(journal: &mut Journal, jobs: u64, command: &str) {
         let logged =
             LoggedJob { number, id: JobId::from_bytes(id.to_be_bytes()), job: &job, once: false };
         let job_id = logged.id;
-        journal.intend(&intent(logged, 1));
+        journal.ledger.intend(&intent(logged, 1));
         running.push_back((number, job, job_id));
         if running.len() >= SLOTS {
             end_first(journal, &mut running);
@@ -60,7 +60,7 @@ fn end_first(journal: &mut Journal, running: &mut VecDeque<(u64, Job, JobId)>) {
     end.user = Some(Duration::from_micros(810));
     end.system = Some(Duration::from_micros(390));
     end.peak_rss_bytes = Some(2 << 20);
-    journal.ended(&end, LoggedOutput::default());
+    journal.ledger.ended(&end, LoggedOutput::default());
     let logged = LoggedJob { number, id, job: &job, once: false };
     journal.settled(&logged, JobState::SUCCEEDED, None);
 }
@@ -107,9 +107,9 @@ fn measure_durable_intents(jobs: u64) {
     let began = Instant::now();
     for number in 1..=jobs {
         let job = job(number);
-        journal.intend(&Intent { durable: true, ..intent(logged(number, &job), 1) });
+        journal.ledger.intend(&Intent { durable: true, ..intent(logged(number, &job), 1) });
         journal.flush().unwrap();
-        journal.ended(&end(number, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
+        journal.ledger.ended(&end(number, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
         journal.settled(&logged(number, &job), JobState::SUCCEEDED, None);
         journal.submit();
     }

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use super::read::{AttemptFilter, Log};
 use super::rows::{AttemptRow, JobRow};
 use super::*;
-use crate::executor::AttemptOutcome;
+use crate::executor::{AttemptEnd, AttemptOutcome};
 use crate::job::{Job, JobId};
 
 /// A folder for a log, removed at the end of the test.
@@ -85,8 +85,8 @@ fn end(job: u64, attempt: u32, outcome: AttemptOutcome) -> AttemptEnd {
 /// Notes a job that starts and succeeds.
 fn succeed(journal: &mut Journal, number: u64) {
     let job = job(number);
-    journal.intend(&intent(logged(number, &job), 1));
-    journal.ended(&end(number, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
+    journal.ledger.intend(&intent(logged(number, &job), 1));
+    journal.ledger.ended(&end(number, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
     journal.settled(&logged(number, &job), JobState::SUCCEEDED, None);
 }
 

@@ -232,8 +232,8 @@ fn the_database_itself_refuses_to_change_an_end() {
     let mut journal = create(&folder.log());
     succeed(&mut journal, 1);
     let job = job(2);
-    journal.intend(&intent(logged(2, &job), 1));
-    journal.ended(&end(2, 1, AttemptOutcome::Exited(1)), LoggedOutput::default());
+    journal.ledger.intend(&intent(logged(2, &job), 1));
+    journal.ledger.ended(&end(2, 1, AttemptOutcome::Exited(1)), LoggedOutput::default());
     let failed = JobState::failed(crate::vocabulary::Failure::ExitCode);
     journal.settled(&logged(2, &job), failed, None);
     journal.close(Some(123), "finished").unwrap();

@@ -62,16 +62,18 @@ fn sample(folder: &Folder) -> Journal {
         (4, AttemptOutcome::Cancelled, JobState::ended(JobOutcome::Stopped)),
     ];
     for (number, outcome, state) in outcomes {
-        journal.intend(&intent(logged(number, &job(number)), 1));
+        journal.ledger.intend(&intent(logged(number, &job(number)), 1));
         if number == 3 {
-            journal.ended(&end(number, 1, AttemptOutcome::Exited(1)), LoggedOutput::default());
-            journal.intend(&intent(logged(number, &job(number)), 2));
+            journal
+                .ledger
+                .ended(&end(number, 1, AttemptOutcome::Exited(1)), LoggedOutput::default());
+            journal.ledger.intend(&intent(logged(number, &job(number)), 2));
         }
         let attempt = if number == 3 { 2 } else { 1 };
-        journal.ended(&end(number, attempt, outcome), LoggedOutput::default());
+        journal.ledger.ended(&end(number, attempt, outcome), LoggedOutput::default());
         journal.settled(&logged(number, &job(number)), state, None);
     }
-    journal.intend(&Intent { slot: Some(2), ..intent(logged(5, &job(5)), 1) });
+    journal.ledger.intend(&Intent { slot: Some(2), ..intent(logged(5, &job(5)), 1) });
     journal.settled(
         &logged(6, &job(6)),
         JobState::ended(JobOutcome::Skipped),
@@ -173,8 +175,8 @@ fn a_number_means_the_job_of_the_last_input() {
     let (mut journal, past) = resume(&folder.log());
     let other = job(7);
     let new = LoggedJob { number: 1, ..logged(7, &other) };
-    journal.intend(&intent(new, 1));
-    journal.ended(&end(1, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
+    journal.ledger.intend(&intent(new, 1));
+    journal.ledger.ended(&end(1, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
     journal.input_ended(1, past.removed());
     journal.close(Some(0), "finished").unwrap();
     let log = Log::open(&folder.log()).unwrap();
@@ -193,7 +195,7 @@ fn a_job_is_read_back_as_it_was_written() {
         .name("picture")
         .current_dir("/tmp/pictures");
     let logged = LoggedJob { number: 7, id: JobId::new(&job, 2), job: &job, once: false };
-    journal.intend(&Intent { job: logged, attempt: 1, slot: Some(3), durable: false });
+    journal.ledger.intend(&Intent { job: logged, attempt: 1, slot: Some(3), durable: false });
     let mut end = end(7, 1, AttemptOutcome::Exited(3));
     end.user = Some(Duration::from_millis(1500));
     end.system = Some(Duration::from_micros(250));
@@ -203,6 +205,7 @@ fn a_job_is_read_back_as_it_was_written() {
     end.leftovers_killed = 2;
     let path = Path::new("out/7");
     journal
+        .ledger
         .ended(&end, LoggedOutput { path: Some(path), stderr_tail: b"one\ntwo\n", is_lost: false });
     journal.settled(&logged, JobState::failed(Failure::ExitCode), Some("exited with 3"));
     journal.close(Some(123), "finished").unwrap();
@@ -274,7 +277,7 @@ fn a_run_has_the_largest_number_of_slots() {
     let slots = || Log::open(&folder.log()).unwrap().runs().unwrap()[0].slots;
     // Within a commit, and from one to the next. A machine that went away counts too.
     for (noted, largest) in [(vec![2], 4), (vec![7, 5], 7), (vec![6], 7)] {
-        noted.iter().for_each(|slots| journal.set_slots(*slots));
+        noted.iter().for_each(|slots| journal.ledger.set_slots(*slots));
         journal.flush().unwrap();
         assert_eq!(slots(), largest, "{noted:?}");
     }
@@ -296,8 +299,8 @@ fn each_outcome_has_its_word_and_its_numbers() {
         AttemptOutcome::Lost("the worker is gone".into()),
     ];
     for (number, outcome) in (1..).zip(&outcomes) {
-        journal.intend(&intent(logged(number, &job(number)), 1));
-        journal.ended(&end(number, 1, outcome.clone()), LoggedOutput::default());
+        journal.ledger.intend(&intent(logged(number, &job(number)), 1));
+        journal.ledger.ended(&end(number, 1, outcome.clone()), LoggedOutput::default());
     }
     journal.flush().unwrap();
     let log = Log::open(&folder.log()).unwrap();
@@ -312,10 +315,10 @@ fn each_outcome_has_its_word_and_its_numbers() {
 fn a_success_is_final_before_its_job_is_settled() {
     let folder = Folder::new();
     let mut journal = create(&folder.log());
-    journal.intend(&intent(logged(1, &job(1)), 1));
-    journal.intend(&intent(logged(2, &job(2)), 1));
-    journal.ended(&end(1, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
-    journal.ended(&end(2, 1, AttemptOutcome::Exited(1)), LoggedOutput::default());
+    journal.ledger.intend(&intent(logged(1, &job(1)), 1));
+    journal.ledger.intend(&intent(logged(2, &job(2)), 1));
+    journal.ledger.ended(&end(1, 1, AttemptOutcome::Exited(0)), LoggedOutput::default());
+    journal.ledger.ended(&end(2, 1, AttemptOutcome::Exited(1)), LoggedOutput::default());
     journal.flush().unwrap();
     drop(journal);
     let (_journal, mut past) = resume(&folder.log());
@@ -330,12 +333,14 @@ fn attempts_of_one_job_are_kept_in_order() {
     let folder = Folder::new();
     let mut journal = create(&folder.log());
     for attempt in 1..=3 {
-        journal.intend(&intent(logged(1, &job(1)), attempt));
+        journal.ledger.intend(&intent(logged(1, &job(1)), attempt));
         if attempt == 2 {
             journal.flush().unwrap();
         }
         let code = 3 - attempt as i32;
-        journal.ended(&end(1, attempt, AttemptOutcome::Exited(code)), LoggedOutput::default());
+        journal
+            .ledger
+            .ended(&end(1, attempt, AttemptOutcome::Exited(code)), LoggedOutput::default());
     }
     journal.settled(&logged(1, &job(1)), JobState::SUCCEEDED, None);
     journal.close(Some(0), "finished").unwrap();
@@ -354,11 +359,11 @@ fn an_intent_that_is_void_leaves_no_attempt() {
     let mut journal = create(&folder.log());
     for is_durable_first in [true, false] {
         let number = if is_durable_first { 1 } else { 2 };
-        journal.intend(&intent(logged(number, &job(number)), 1));
+        journal.ledger.intend(&intent(logged(number, &job(number)), 1));
         if is_durable_first {
             journal.flush().unwrap();
         }
-        journal.void(AttemptKey { job: number, attempt: 1 });
+        journal.ledger.void(AttemptKey { job: number, attempt: 1 });
         journal.settled(
             &logged(number, &job(number)),
             JobState::ended(JobOutcome::NotRun),
@@ -366,7 +371,7 @@ fn an_intent_that_is_void_leaves_no_attempt() {
         );
     }
     // Settled without a call of `void`.
-    journal.intend(&intent(logged(3, &job(3)), 1));
+    journal.ledger.intend(&intent(logged(3, &job(3)), 1));
     journal.flush().unwrap();
     journal.settled(&logged(3, &job(3)), JobState::ended(JobOutcome::NotRun), None);
     journal.flush().unwrap();
@@ -406,13 +411,13 @@ fn late_reports_change_nothing() {
     let folder = Folder::new();
     let mut journal = create(&folder.log());
     let output = LoggedOutput::default();
-    journal.ended(&end(1, 1, AttemptOutcome::Exited(0)), output);
-    journal.void(AttemptKey { job: 1, attempt: 1 });
-    journal.intend(&intent(logged(1, &job(1)), 1));
-    journal.ended(&end(1, 2, AttemptOutcome::Exited(0)), output);
-    journal.ended(&end(1, 1, AttemptOutcome::Exited(1)), output);
-    journal.ended(&end(1, 1, AttemptOutcome::Exited(0)), output);
-    journal.void(AttemptKey { job: 1, attempt: 1 });
+    journal.ledger.ended(&end(1, 1, AttemptOutcome::Exited(0)), output);
+    journal.ledger.void(AttemptKey { job: 1, attempt: 1 });
+    journal.ledger.intend(&intent(logged(1, &job(1)), 1));
+    journal.ledger.ended(&end(1, 2, AttemptOutcome::Exited(0)), output);
+    journal.ledger.ended(&end(1, 1, AttemptOutcome::Exited(1)), output);
+    journal.ledger.ended(&end(1, 1, AttemptOutcome::Exited(0)), output);
+    journal.ledger.void(AttemptKey { job: 1, attempt: 1 });
     journal.flush().unwrap();
     let log = Log::open(&folder.log()).unwrap();
     let found = attempts(&log, &AttemptFilter::default());
@@ -426,7 +431,7 @@ fn any_bytes_of_a_command_are_kept() {
     let folder = Folder::new();
     let mut journal = create(&folder.log());
     let job = Job::new("cat").arg(std::ffi::OsStr::from_bytes(b"\xff\xfe"));
-    journal.intend(&intent(logged(1, &job), 1));
+    journal.ledger.intend(&intent(logged(1, &job), 1));
     journal.close(None, "finished").unwrap();
     let connection = rusqlite::Connection::open(folder.log()).unwrap();
     let command = connection.query_row("SELECT command FROM jobs", [], |row| row.get(0));
@@ -441,7 +446,7 @@ fn a_job_is_found_by_digits_number_and_name() {
     let mut journal = create(&folder.log());
     for number in 1..=50 {
         let name = if number % 2 == 0 { "even" } else { "odd" };
-        journal.intend(&intent(logged(number, &job(number).name(name)), 1));
+        journal.ledger.intend(&intent(logged(number, &job(number).name(name)), 1));
     }
     journal.flush().unwrap();
     let log = Log::open(&folder.log()).unwrap();
@@ -479,14 +484,14 @@ fn sample_of_all(path: &Path) -> Journal {
     for (number, attempt, code) in [(1, 1, 1), (1, 2, 0), (2, 1, 3)] {
         let (job, output) =
             (job(number), LoggedOutput { stderr_tail: b"no space\n", ..LoggedOutput::default() });
-        journal.intend(&intent(logged(number, &job), attempt));
-        journal.ended(&end(number, attempt, AttemptOutcome::Exited(code)), output);
+        journal.ledger.intend(&intent(logged(number, &job), attempt));
+        journal.ledger.ended(&end(number, attempt, AttemptOutcome::Exited(code)), output);
         if number == 2 {
             let state = JobState::failed(Failure::ExitCode);
             journal.settled(&logged(number, &job), state, Some("exited with 3"));
         }
     }
-    journal.intend(&intent(logged(3, &job(3)), 1));
+    journal.ledger.intend(&intent(logged(3, &job(3)), 1));
     journal.flush().unwrap();
     journal
 }

@@ -22,8 +22,10 @@ fn each_job_has_its_end() {
     let mut journal = create(&folder.log());
     for (number, state) in (1..).zip(JobState::ALL) {
         if state != JobState::ended(JobOutcome::Skipped) {
-            journal.intend(&intent(logged(number, &job(number)), 1));
-            journal.ended(&end(number, 1, AttemptOutcome::TimedOut), LoggedOutput::default());
+            journal.ledger.intend(&intent(logged(number, &job(number)), 1));
+            journal
+                .ledger
+                .ended(&end(number, 1, AttemptOutcome::TimedOut), LoggedOutput::default());
         }
         journal.settled(&logged(number, &job(number)), state, None);
     }
@@ -53,7 +55,7 @@ fn a_started_job_without_an_end_is_interrupted_or_unknown() {
     for (number, once) in [(1, false), (2, true)] {
         let job = job(number);
         let logged = LoggedJob { once, ..logged(number, &job) };
-        journal.intend(&Intent { job: logged, attempt: 1, slot: Some(2), durable: once });
+        journal.ledger.intend(&Intent { job: logged, attempt: 1, slot: Some(2), durable: once });
     }
     succeed(&mut journal, 3);
     journal.flush().unwrap();
@@ -92,7 +94,7 @@ fn an_interrupted_job_that_runs_again_keeps_its_row() {
     let folder = Folder::new();
     let mut journal = create(&folder.log());
     succeed(&mut journal, 1);
-    journal.intend(&intent(logged(2, &job(2)), 1));
+    journal.ledger.intend(&intent(logged(2, &job(2)), 1));
     journal.flush().unwrap();
     drop(journal);
 
@@ -100,8 +102,8 @@ fn an_interrupted_job_that_runs_again_keeps_its_row() {
     let (mut journal, _) = resume(&folder.log());
     let job = job(2);
     let again = LoggedJob { number: 3, ..logged(2, &job) };
-    journal.intend(&intent(again, 1));
-    journal.ended(&end(3, 1, AttemptOutcome::Exited(4)), LoggedOutput::default());
+    journal.ledger.intend(&intent(again, 1));
+    journal.ledger.ended(&end(3, 1, AttemptOutcome::Exited(4)), LoggedOutput::default());
     journal.settled(&again, JobState::failed(Failure::ExitCode), None);
     succeed(&mut journal, 2000);
     journal.close(Some(123), "finished").unwrap();
@@ -137,8 +139,8 @@ fn an_earlier_end_stands_until_another_attempt_has_begun() {
         let mut journal = create(&folder.log());
         let (one, two) = (job(1), job(2));
         let jobs = [logged(1, &one), LoggedJob { once: true, ..logged(2, &two) }];
-        jobs.iter().for_each(|job| journal.intend(&intent(*job, 1)));
-        journal.ended(&end(1, 1, AttemptOutcome::Exited(4)), LoggedOutput::default());
+        jobs.iter().for_each(|job| journal.ledger.intend(&intent(*job, 1)));
+        journal.ledger.ended(&end(1, 1, AttemptOutcome::Exited(4)), LoggedOutput::default());
         journal.settled(&jobs[0], JobState::failed(Failure::ExitCode), None);
         journal.flush().unwrap();
         drop(journal);
@@ -146,9 +148,9 @@ fn an_earlier_end_stands_until_another_attempt_has_begun() {
         let (mut journal, mut past) = resume(&folder.log());
         assert_eq!(past.look_up(id(2)).unwrap().state, JobState::UNKNOWN);
         for job in &jobs {
-            journal.intend(&intent(*job, 1));
+            journal.ledger.intend(&intent(*job, 1));
             let outcome = AttemptOutcome::NotStarted("no such file".into());
-            journal.ended(&end(job.number, 1, outcome), LoggedOutput::default());
+            journal.ledger.ended(&end(job.number, 1, outcome), LoggedOutput::default());
             if is_decided {
                 journal.settled(job, JobState::failed(Failure::StartFailed), None);
             }
@@ -271,11 +273,11 @@ fn an_output_that_a_power_cut_has_taken_is_told_by_name() {
             path
         };
         let job = job(number);
-        journal.intend(&intent(logged(number, &job), 1));
+        journal.ledger.intend(&intent(logged(number, &job), 1));
         let mut end = end(number, 1, AttemptOutcome::Exited(0));
         end.stdout_bytes = 5;
         let output = LoggedOutput { path: Some(&path), ..LoggedOutput::default() };
-        journal.ended(&end, output);
+        journal.ledger.ended(&end, output);
         journal.settled(&logged(number, &job), JobState::SUCCEEDED, None);
     }
     journal.flush().unwrap();
@@ -333,7 +335,12 @@ pub(super) fn run_until_killed(log: &Path) {
             continue;
         }
         let logged = LoggedJob { number, id, job: &job, once: number % 2 == 0 };
-        journal.intend(&Intent { job: logged, attempt: 1, slot: None, durable: logged.once });
+        journal.ledger.intend(&Intent {
+            job: logged,
+            attempt: 1,
+            slot: None,
+            durable: logged.once,
+        });
         journal.submit();
         if logged.once {
             // The intent of a job that must not run twice is durable before it starts.
@@ -348,7 +355,7 @@ pub(super) fn run_until_killed(log: &Path) {
         }
         let mut end = end(number, 1, AttemptOutcome::Exited((number % 3) as i32));
         end.stdout_bytes = number;
-        journal.ended(&end, LoggedOutput::default());
+        journal.ledger.ended(&end, LoggedOutput::default());
         let state = match number % 3 {
             0 => JobState::SUCCEEDED,
             _ => JobState::failed(crate::vocabulary::Failure::ExitCode),

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use pipewright_tests::random::Random;
+
 use super::*;
 use crate::journal::changes::Changes;
 use crate::journal::ledger::{Ledger, Numbers};
@@ -12,22 +14,6 @@ use crate::journal::open::Earlier;
 use crate::journal::sqlite::{STEPS, SqliteStore, Store, migrate, prepare};
 use crate::journal::writer::{Committer, Step};
 use crate::vocabulary::Failure;
-
-struct Random(u64);
-
-impl Random {
-    /// Returns a number below that one.
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
-    fn percent(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// A store whose commits fail on command.
 struct Faulty {
@@ -98,7 +84,7 @@ fn play(seed: u64) -> (u64, u64) {
         commits: 0,
     };
     let mut batch = Batch {
-        random: Random(seed),
+        random: Random::new(seed),
         jobs: HashMap::new(),
         run: 0,
         ends: Vec::new(),
@@ -196,7 +182,7 @@ impl Batch {
 
     /// Lets something happen to a job.
     fn act(&mut self, ledger: &mut Ledger) {
-        let number = 1 + self.random.below(JOBS);
+        let number = 1 + self.random.below(JOBS as usize) as u64;
         let job = job(number);
         let known = self
             .jobs

@@ -37,7 +37,7 @@ pub(super) fn page(model: &PageModel) -> String {
     );
     head(&mut page, model, &verdict);
     failures(&mut page, model);
-    if model.histogram.total() > 0 {
+    if model.histogram.total > 0 {
         page.push_str("<section>\n<h2>Slots over time</h2>\n");
         write_timeline(&mut page, model);
         page.push_str("</section>\n");
@@ -171,7 +171,7 @@ fn table(page: &mut String, model: &PageModel) {
             page,
             "<p class=\"note\">The table has {} of {} attempts: the failed and the longest ones.</p>",
             attempts.len(),
-            model.histogram.total(),
+            model.histogram.total,
         );
     }
     page.push_str(
@@ -434,7 +434,7 @@ fn legend(page: &mut String, model: &PageModel) {
             "<p class=\"note\">The lanes show {} of {} attempts, the failed and the longest ones. The area above shows \
              all.</p>",
             attempts.len(),
-            model.histogram.total(),
+            model.histogram.total,
         );
     }
     if model.facts.slots > MOST_LANES {
@@ -452,8 +452,8 @@ fn legend(page: &mut String, model: &PageModel) {
 fn write_durations(page: &mut String, model: &PageModel) {
     let histogram = &model.histogram;
     let Some(median) = histogram.median() else { return };
-    let total = histogram.total();
-    let mean = histogram.sum_seconds() / total as f64;
+    let total = histogram.total;
+    let mean = histogram.sum_seconds / total as f64;
     // Writing to a String does not fail.
     let _ = write!(
         page,
@@ -461,8 +461,8 @@ fn write_durations(page: &mut String, model: &PageModel) {
         if total == 1 { "attempt" } else { "attempts" },
         duration(seconds(mean)),
         range(&median),
-        duration(seconds(histogram.most_seconds())),
-        duration(seconds(histogram.sum_seconds())),
+        duration(seconds(histogram.most_seconds)),
+        duration(seconds(histogram.sum_seconds)),
     );
     let used = histogram.used();
     let most = used.iter().map(|it| it.count).max().unwrap_or(0).max(1);

@@ -454,18 +454,6 @@ impl Histogram {
         self.most_seconds = self.most_seconds.max(seconds);
     }
 
-    fn total(&self) -> u64 {
-        self.total
-    }
-
-    fn sum_seconds(&self) -> f64 {
-        self.sum_seconds
-    }
-
-    fn most_seconds(&self) -> f64 {
-        self.most_seconds
-    }
-
     /// Returns the intervals from the first with an attempt to the last, and a few around them if those are few.
     fn used(&self) -> Vec<Interval> {
         const LEAST: usize = 9;

@@ -186,7 +186,7 @@ fn each_duration_is_in_its_interval() {
     assert_eq!((filled[1].from, filled[1].to), (0.001, Some(0.002)));
     assert_eq!(filled[4].to, None);
     assert_eq!(histogram.median().unwrap().from, 0.001);
-    assert_eq!((histogram.total(), histogram.most_seconds()), (8, 1e9));
+    assert_eq!((histogram.total, histogram.most_seconds), (8, 1e9));
 }
 
 #[test]

@@ -26,33 +26,11 @@ use crate::journal::{LogErrorKind, watched};
 use crate::output::OutputOptions;
 use crate::source::InputError;
 use crate::vocabulary::JobOutcome;
+use pipewright_tests::random::Random;
 use world::{Last, Options, Simulated, World, read_rows};
 
 /// The rows that are known to be wrong, until they are mended.
 const EXPECTED: &[&str] = &[];
-
-/// A source of numbers that a seed decides.
-#[derive(Debug, Clone)]
-struct Random(u64);
-
-impl Random {
-    /// Returns a number below that one.
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % end.max(1) as u64) as usize
-    }
-
-    fn percent(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    /// Returns another source.
-    fn fork(&mut self) -> Random {
-        Random(self.below(usize::MAX) as u64)
-    }
-}
 
 /// The fate of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +99,8 @@ impl Game {
         if let Some(folders) = &folders {
             give_descriptors_back(folders);
         }
-        let mut executor = Simulated::new(self.random.fork(), self.world.clone(), folders);
+        let mut executor =
+            Simulated::new(Random::new(self.random.next()), self.world.clone(), folders);
         executor.successes = [65, 100, 40][self.random.below(3)];
         executor.shortage = options.shortage;
         let (jobs, ids) = jobs(&self.lines, self.is_large);
@@ -156,7 +135,7 @@ impl Game {
         let driver = batch.start_in_test(executor, nothing.into_iter(), streams, from_log);
         let mut driver = match driver {
             Ok(driver) => driver,
-            Err(DriverError::Log(error))
+            Err(BatchError::Log(error))
                 if from_log && matches!(error.kind(), LogErrorKind::LacksInput { .. }) =>
             {
                 return;
@@ -250,7 +229,8 @@ impl Game {
     /// Lets each thread of the batch go on to the point that the game chooses.
     fn pace(&mut self, driver: &Driver<Simulated>, jobs: &mut Option<Lines>) {
         if self.random.percent(50) {
-            driver.log.step(self.random.percent(30));
+            let each = self.random.percent(30);
+            driver.log.journal.iter().for_each(|journal| journal.step(each));
         }
         for _ in 0..self.random.below(3) {
             let Some(next) = jobs.as_mut().map(Iterator::next) else { break };
@@ -450,7 +430,7 @@ impl Played {
 
 /// Plays a game.
 fn play(seed: u64) -> Played {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let memory = Path::new("/dev/shm");
     let folder = match memory.is_dir() {
         true => tempfile::tempdir_in(memory),
