@@ -19,8 +19,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `ledger.rs`, `changes.rs` | from calls to changes of rows; states of jobs |
-//! | `writer.rs` | from the driver to the thread that writes; group commit, failures, outputs on disk before their ends
-//! |
+//! | `writer.rs` | from the driver to the thread that writes; group commit, failures, outputs before their ends |
 //! | `sqlite.rs` | what is written to: SQLite; tables and their versions |
 //! | `open.rs`, `past.rs` | creation, resumption, jobs of earlier runs |
 //! | `runner.rs` | one writer; what a killed one has left: jobs that still run, outputs that a power cut has taken |

@@ -35,8 +35,7 @@ pub enum OutputMode {
 ///
 /// | option | with `Group` or `OnFailure` | with `LineBuffer` | with `Discard` |
 /// |---|---|---|---|
-/// | `keep_order` | jobs are printed in the order of the input | the first unfinished job prints as it runs; the lines
-/// of the others wait for their turn | no effect |
+/// | `keep_order` | the order of the input | the first unfinished job prints as it runs; other lines wait | no effect |
 /// | `tag` | each line has a tag, and a last line without an end gets one | each line has a tag | no effect |
 /// | `dir` | files and printing | files and printing | only files |
 /// | `max_bytes` | the rest of a stream is neither printed nor in its file | as for `Group` | limits the file |

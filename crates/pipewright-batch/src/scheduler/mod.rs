@@ -34,8 +34,7 @@
 //! | `event.rs` | events, decisions, outcomes |
 //! | `adding.rs` | jobs; new ones and what they wait for; the end of the input |
 //! | `admission.rs` | which job starts: needs, free resources, and the jobs that are ready |
-//! | `attempts.rs` | ends of attempts, retries, outcomes and those of dependents; stops under pressure, and the early
-//! end |
+//! | `attempts.rs` | ends of attempts, retries, outcomes, dependents; stops under pressure, and the early end |
 //! | `names.rs` | names of jobs, those that wait for one, and cycles |
 
 mod adding;
