@@ -7,7 +7,8 @@ use crate::ChildStdin;
 use crate::error::Error;
 use crate::outcome::Source;
 use crate::output::Ending;
-use crate::run::{Next, Run, RunDescriptor, RunHandle, poll_next_by};
+use crate::run::{Next, Run, RunDescriptor, poll_next_by};
+use crate::running_output::running_verbs;
 #[cfg(feature = "tokio")]
 pub use task::AsyncEvents;
 
@@ -47,40 +48,11 @@ pub struct Events {
     started: bool,
 }
 
+running_verbs!(Events);
+
 impl Events {
     pub(crate) fn new(run: Run) -> Events {
         Events { descriptor: RunDescriptor::default(), run, started: false }
-    }
-
-    /// Returns the process id of the child.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.run.pid()
-    }
-
-    /// Returns a handle to the processes, for other threads.
-    #[must_use]
-    pub fn handle(&self) -> RunHandle {
-        self.run.handle()
-    }
-
-    /// Returns a descriptor that becomes readable when [`next_within`](Self::next_within) with a limit of zero may
-    /// return something else than [`Next::Pending`](crate::Next::Pending). For event loops other than tokio: see
-    /// [`RunningOutput::wait_descriptor`](crate::RunningOutput::wait_descriptor).
-    ///
-    /// # Errors
-    /// No more handles are available; `Unsupported` on systems other than Linux.
-    pub fn wait_descriptor(&mut self) -> Result<i32, Error> {
-        self.run.update_descriptor(&mut self.descriptor)
-    }
-
-    /// Returns the descriptor without a timer, and the time at which the next call is due in any case: see
-    /// [`RunningOutput::wait_registered`](crate::RunningOutput::wait_registered).
-    ///
-    /// # Errors
-    /// Those of [`RunningOutput::wait_registered`](crate::RunningOutput::wait_registered).
-    pub fn wait_registered(&mut self) -> Result<(i32, Option<Instant>), Error> {
-        self.run.register_descriptor(&mut self.descriptor)
     }
 
     /// Takes the parent's end of the child's stdin, if the command set stdin to

@@ -155,3 +155,44 @@ impl RunningOutput {
         RunningOutput { descriptor: made.into(), ..self }
     }
 }
+
+/// Writes what `Lines` and `Events` have alike, for a type that has the fields `run` and `descriptor`.
+macro_rules! running_verbs {
+    ($owner:ty) => {
+        impl $owner {
+            /// Returns the process id of the child.
+            #[must_use]
+            pub fn pid(&self) -> u32 {
+                self.run.pid()
+            }
+
+            /// Returns a handle to the processes, for other threads.
+            #[must_use]
+            pub fn handle(&self) -> $crate::RunHandle {
+                self.run.handle()
+            }
+
+            /// Returns a descriptor that becomes readable when [`next_within`](Self::next_within) with a limit of zero
+            /// may return something else than [`Next::Pending`](crate::Next::Pending). For event loops other than
+            /// tokio: see [`RunningOutput::wait_descriptor`](crate::RunningOutput::wait_descriptor).
+            ///
+            /// # Errors
+            /// No more handles are available; `Unsupported` on systems other than Linux.
+            pub fn wait_descriptor(&mut self) -> Result<i32, $crate::Error> {
+                self.run.update_descriptor(&mut self.descriptor)
+            }
+
+            /// Returns the descriptor without a timer, and the time at which the next call is due in any case: see
+            /// [`RunningOutput::wait_registered`](crate::RunningOutput::wait_registered).
+            ///
+            /// # Errors
+            /// Those of [`RunningOutput::wait_registered`](crate::RunningOutput::wait_registered).
+            pub fn wait_registered(
+                &mut self,
+            ) -> Result<(i32, Option<::std::time::Instant>), $crate::Error> {
+                self.run.register_descriptor(&mut self.descriptor)
+            }
+        }
+    };
+}
+pub(crate) use running_verbs;

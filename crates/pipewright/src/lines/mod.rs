@@ -14,7 +14,8 @@ use crate::ChildStdin;
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::outcome::Source;
 use crate::output::{Decoding, Ending, NotUtf8};
-use crate::run::{Chunk, Next, Run, RunDescriptor, RunHandle, poll_next_by};
+use crate::run::{Chunk, Next, Run, RunDescriptor, poll_next_by};
+use crate::running_output::running_verbs;
 
 /// A line that a child wrote, without its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct Lines {
     is_reading: bool,
 }
 
+running_verbs!(Lines);
+
 impl Lines {
     pub(crate) fn new(run: Run, decoding: Decoding, max_line: Option<usize>) -> Lines {
         Lines {
@@ -75,37 +78,6 @@ impl Lines {
             source: Source::Stdout,
             is_reading: false,
         }
-    }
-
-    /// Returns the process id of the child.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.run.pid()
-    }
-
-    /// Returns a handle to the processes, for other threads.
-    #[must_use]
-    pub fn handle(&self) -> RunHandle {
-        self.run.handle()
-    }
-
-    /// Returns a descriptor that becomes readable when [`next_within`](Self::next_within) with a limit of zero may
-    /// return something else than [`Next::Pending`](crate::Next::Pending): see
-    /// [`Events::wait_descriptor`](crate::Events::wait_descriptor).
-    ///
-    /// # Errors
-    /// Those of [`Events::wait_descriptor`](crate::Events::wait_descriptor).
-    pub fn wait_descriptor(&mut self) -> Result<i32, Error> {
-        self.run.update_descriptor(&mut self.descriptor)
-    }
-
-    /// Returns the descriptor without a timer, and the time at which the next call is due in any case: see
-    /// [`RunningOutput::wait_registered`](crate::RunningOutput::wait_registered).
-    ///
-    /// # Errors
-    /// Those of [`RunningOutput::wait_registered`](crate::RunningOutput::wait_registered).
-    pub fn wait_registered(&mut self) -> Result<(i32, Option<Instant>), Error> {
-        self.run.register_descriptor(&mut self.descriptor)
     }
 
     /// Takes the parent's end of the child's stdin, if the command set stdin to
