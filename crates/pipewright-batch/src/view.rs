@@ -17,7 +17,7 @@ use crate::journal::rows::{AttemptRow, Counts, JobRow, RunningRow};
 use crate::journal::{JobState, LogError, system_time};
 use crate::vocabulary::{AttemptOutcome, Failure};
 use crate::watch::text::{columns, duration, line, signal_name};
-use crate::watch::{BatchFacts, PageModel, Update};
+use crate::watch::{BatchFacts, PageModel, Update, named};
 
 /// The log of a batch, open for reading. A runner may write to it meanwhile.
 ///
@@ -268,7 +268,8 @@ impl LogView {
             let (key, now) = (end.key, end.started.checked_add(end.elapsed).unwrap_or(end.started));
             page.update(&Update::Started { key, slot: attempt.slot.unwrap_or(0), text: "" }, now);
             let last_lines = attempt.stderr_tail.as_deref().unwrap_or_default();
-            page.update(&Update::Ended { end, text: &attempt.job.command, last_lines }, now);
+            let text = &named(&attempt.job.command, attempt.job.name.as_deref());
+            page.update(&Update::Ended { end, text, last_lines }, now);
             ControlFlow::Continue(())
         })?;
         let end = runs.iter().filter_map(|run| run.ended).fold(started, f64::max);

@@ -401,6 +401,8 @@ pub enum Event {
         slot: u32,
         /// The command, quoted for a shell. Invalid Unicode is replaced.
         command: String,
+        /// The user's name of the job.
+        name: Option<String>,
     },
     /// An attempt has ended.
     #[non_exhaustive]
@@ -411,6 +413,8 @@ pub enum Event {
         command: String,
         /// The last lines of stderr, or of stdout if stderr is empty: at most 2 KiB.
         last_lines: String,
+        /// The user's name of the job.
+        name: Option<String>,
     },
     /// Jobs wait, and none starts for this reason: the load or the memory of the machine
     /// ([`Batch::max_load`](crate::Batch::max_load)). `None`: jobs start again.
@@ -434,6 +438,8 @@ pub enum Event {
         job: u64,
         /// The identity of the job.
         id: JobId,
+        /// The user's name of the job.
+        name: Option<String>,
         /// The end.
         outcome: JobOutcome,
         /// One line that says more than the word, if there is more to say.

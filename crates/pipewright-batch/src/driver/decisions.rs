@@ -15,6 +15,7 @@ use crate::scheduler::{
     self, Cause, Decision, JobEnd, JobNumber, Limits, Needs, Requeued, ResourceNeed, Shown, Spec,
 };
 use crate::vocabulary::{Failure, JobOutcome};
+use crate::watch::numbered;
 
 impl<E: Executor> Driver<E> {
     pub(super) fn carry_out_decisions(&mut self) {
@@ -130,7 +131,8 @@ impl<E: Executor> Driver<E> {
             live.command.clone_from(&command);
         }
         self.live.started(number, key.attempt);
-        self.events.push_back(Event::Started { key, slot, command });
+        let name = self.name(number);
+        self.events.push_back(Event::Started { key, slot, command, name });
         match is_placed_first {
             true => self.executor.place(attempt),
             false => self.executor.start(attempt),
@@ -174,20 +176,26 @@ impl<E: Executor> Driver<E> {
         env
     }
 
+    /// Returns the user's name of a job that is not settled.
+    fn name(&self, number: JobNumber) -> Option<String> {
+        self.live.get(number)?.job.get_name().map(ToOwned::to_owned)
+    }
+
     /// Notes that a job is queued again, and why.
     fn queued_again(&mut self, number: JobNumber, cause: Requeued) {
         let Some(live) = self.live.get_mut(number) else { return };
         let memory_bytes = self.scheduler.memory_bytes(number);
-        let (job, failure) = (number.0, live.failure.as_deref().unwrap_or("lost"));
+        let job = numbered(number.0, live.job.get_name());
+        let failure = live.failure.as_deref().unwrap_or("lost");
         let note = match (cause, memory_bytes) {
             (Requeued::MoreMemory, Some(bytes)) => {
-                format!("job {job}: out of memory; again with {bytes} bytes")
+                format!("{job}: out of memory; again with {bytes} bytes")
             }
-            (Requeued::MoreMemory, None) => format!("job {job}: out of memory; again with more"),
+            (Requeued::MoreMemory, None) => format!("{job}: out of memory; again with more"),
             (Requeued::Pressure, _) => {
-                format!("job {job}: stopped because memory is short; it is queued again")
+                format!("{job}: stopped because memory is short; it is queued again")
             }
-            (Requeued::Lost, _) => format!("job {job}: {failure}; it is queued again"),
+            (Requeued::Lost, _) => format!("{job}: {failure}; it is queued again"),
         };
         self.events.push_back(Event::Note(note));
     }
@@ -202,7 +210,8 @@ impl<E: Executor> Driver<E> {
 /// Returns the tag of a job's lines: its name, the values of its record, or its command.
 fn tag(job: &Job, command: &str) -> String {
     let name = job.get_name().map(ToOwned::to_owned);
-    name.or_else(|| job.record_text()).unwrap_or_else(|| command.to_owned())
+    let typed = name.or_else(|| job.record_text()).or_else(|| job.shell_line());
+    typed.unwrap_or_else(|| command.to_owned())
 }
 
 // New jobs.
@@ -345,6 +354,7 @@ impl<E: Executor> Driver<E> {
         // The scheduler knows classes; a choice may be a code.
         let is_chosen = self.config.retry_on.iter().any(|failure| failure.includes(&end.outcome));
         let command = self.live.get(job).map(|live| live.command.clone()).unwrap_or_default();
+        let name = self.name(job);
         self.pause_after_last_job();
         let before = self.decisions.len();
         // A success is never tried again, and it is none without its output.
@@ -374,7 +384,10 @@ impl<E: Executor> Driver<E> {
         let mut last_lines = String::new();
         let finished = || self.output.as_mut().map(|output| output.finish(&end, keep));
         if let Some(summary) = stored.or_else(finished) {
-            let lost = summary.error.as_ref().map(|error| format!("job {}: {error}", job.0));
+            let lost = summary
+                .error
+                .as_ref()
+                .map(|error| format!("{}: {error}", numbered(job.0, name.as_deref())));
             self.events.extend(lost.map(Event::Note));
             if let Some(error) = summary.error.clone().filter(|_| keep) {
                 self.lost_output.0 += 1;
@@ -385,7 +398,8 @@ impl<E: Executor> Driver<E> {
             self.log.ended(&end, &summary, is_lost);
             last_lines = summary.tail;
         }
-        self.events.push_back(Event::Ended { end: Box::new(end), command, last_lines });
+        let end = Box::new(end);
+        self.events.push_back(Event::Ended { end, command, last_lines, name });
     }
 
     /// Records the end of a job.
@@ -425,6 +439,7 @@ impl<E: Executor> Driver<E> {
             output.settle(number.0);
         }
         let (job, id) = (number.0, live.id);
-        self.events.push_back(Event::Settled { job, id, outcome, reason, before });
+        let name = live.job.get_name().map(ToOwned::to_owned);
+        self.events.push_back(Event::Settled { job, id, name, outcome, reason, before });
     }
 }

@@ -189,6 +189,12 @@ impl Job {
         words.iter().map(|word| word.to_string_lossy()).collect()
     }
 
+    /// Returns the line for the shell, as it was typed.
+    pub(crate) fn shell_line(&self) -> Option<String> {
+        let JobCommand::Shell(line) = &self.command else { return None };
+        Some(line.to_string_lossy().into_owned())
+    }
+
     /// Returns the place of the job in the log that it comes from.
     pub(crate) fn get_logged(&self) -> Option<Logged> {
         self.logged.as_deref().copied()

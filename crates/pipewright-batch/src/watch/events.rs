@@ -30,6 +30,9 @@ struct Line<'a> {
     schema: &'static str,
     event: &'static str,
     unix_seconds: f64,
+    /// The user's name of the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
     #[serde(flatten)]
     fields: Fields<'a>,
 }
@@ -79,9 +82,11 @@ impl<W: Write> EventWriter<W> {
     }
 
     /// Adds the event of an update. It is written at the next [`flush`](Self::flush), or earlier.
-    pub(crate) fn update(&mut self, update: &Update<'_>, now: SystemTime) {
+    /// `name` is the user's name of its job.
+    pub(crate) fn update(&mut self, update: &Update<'_>, name: Option<&str>, now: SystemTime) {
         let (event, fields) = describe(update);
-        let line = Line { schema: SCHEMA, event, unix_seconds: unix_seconds(now), fields };
+        let (unix_seconds, id) = (unix_seconds(now), name.map(|name| cut(name, MOST_TEXT_BYTES)));
+        let line = Line { schema: SCHEMA, event, unix_seconds, id, fields };
         match serde_json::to_vec(&line) {
             Ok(mut bytes) => {
                 bytes.push(b'\n');
@@ -181,11 +186,27 @@ mod tests {
     fn lines(updates: &[Update<'_>]) -> Vec<serde_json::Value> {
         let mut file = Vec::new();
         let mut events = EventWriter::new(&mut file);
-        updates.iter().for_each(|update| events.update(update, at(1.5)));
+        updates.iter().for_each(|update| events.update(update, None, at(1.5)));
         events.finish().unwrap();
         let text = String::from_utf8(file).unwrap();
         assert!(text.ends_with('\n'));
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn an_event_of_a_job_with_a_name_has_it_as_id() {
+        let mut events = EventWriter::new(Vec::new());
+        for name in [None, Some("build")] {
+            let settled = Update::Settled { job: 1, outcome: JobOutcome::Succeeded, reason: None };
+            events.update(&settled, name, UNIX_EPOCH);
+        }
+        events.flush();
+        let text = String::from_utf8(events.lines.writer().clone()).unwrap();
+        let ids: Vec<_> = text
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].clone())
+            .collect();
+        assert_eq!(ids, [serde_json::Value::Null, "build".into()]);
     }
 
     #[test]
@@ -211,7 +232,7 @@ mod tests {
     fn a_reader_sees_whole_events_after_a_flush() {
         let mut events = EventWriter::new(Vec::new());
         for job in 1..=3 {
-            events.update(&Update::Retried { job }, at(0.0));
+            events.update(&Update::Retried { job }, None, at(0.0));
             events.flush();
             let text = events.lines.writer();
             assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), job as usize);

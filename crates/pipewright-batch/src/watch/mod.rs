@@ -25,6 +25,7 @@ mod queued;
 pub(crate) mod text;
 mod trace;
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -90,6 +91,25 @@ pub(crate) enum Update<'a> {
     /// The batch is over. The last update.
     Finished(&'a Totals),
 }
+
+/// Returns the number of a job and its name: `job 3 [build]`.
+pub(crate) fn numbered(job: u64, name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!("job {job} [{}]", text::line(name, MOST_NAME_COLUMNS)),
+        None => format!("job {job}"),
+    }
+}
+
+/// Returns the command of a job behind its name: `[build] make`.
+pub(crate) fn named<'a>(command: &'a str, name: Option<&str>) -> Cow<'a, str> {
+    match name {
+        Some(name) => format!("[{}] {command}", text::line(name, MOST_NAME_COLUMNS)).into(),
+        None => command.into(),
+    }
+}
+
+/// Columns of a name that is shown.
+const MOST_NAME_COLUMNS: usize = 60;
 
 /// The counts of a batch that is over.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -261,19 +281,24 @@ impl Watchers {
     /// Tells all reports of an event.
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
-            Event::Started { key, slot, command } => {
-                self.update(&Update::Started { key: *key, slot: *slot, text: command });
+            Event::Started { key, slot, command, name } => {
+                let (key, slot, name) = (*key, *slot, name.as_deref());
+                let shown = named(command, name);
+                let started = |text| Update::Started { key, slot, text };
+                self.update_of(name, &started(command), &started(&shown));
                 if self.prints_commands {
                     self.print(|progress| progress.print_line(command));
                 }
             }
-            Event::Ended { end, command, last_lines } => {
-                self.update(&Update::Ended { end, text: command, last_lines });
+            Event::Ended { end, command, last_lines, name } => {
+                let shown = named(command, name.as_deref());
+                let ended = |text| Update::Ended { end, text, last_lines };
+                self.update_of(name.as_deref(), &ended(command), &ended(&shown));
             }
             Event::Retrying { job, .. } => self.update(&Update::Retried { job: *job }),
             Event::Settled { before: true, .. } => self.update(&Update::Resumed { jobs: 1 }),
-            Event::Settled { job, outcome, reason, .. } => {
-                self.settled(*job, *outcome, reason.as_deref());
+            Event::Settled { job, name, outcome, reason, .. } => {
+                self.settled(*job, name.as_deref(), *outcome, reason.as_deref());
             }
             Event::InputEnded { jobs } => self.update(&Update::InputEnded { total: *jobs }),
             Event::Capacity { slots } => self.update(&Update::Capacity { slots: *slots }),
@@ -283,23 +308,29 @@ impl Watchers {
         }
     }
 
-    fn settled(&mut self, job: u64, outcome: JobOutcome, reason: Option<&str>) {
-        self.update(&Update::Settled { job, outcome, reason });
+    fn settled(&mut self, job: u64, name: Option<&str>, outcome: JobOutcome, reason: Option<&str>) {
+        let settled = Update::Settled { job, outcome, reason };
+        self.update_of(name, &settled, &settled);
         let needs_attention =
             matches!(outcome, JobOutcome::Failed | JobOutcome::Refused | JobOutcome::Unknown);
         if let (Some(progress), true) = (&self.progress, needs_attention) {
             let what = reason.unwrap_or("may have run, and is not run again");
-            lock(progress).message(&format!("job {job} {}: {what}", outcome.word()));
+            lock(progress).message(&format!("{} {}: {what}", numbered(job, name), outcome.word()));
         }
     }
 
     fn update(&mut self, update: &Update<'_>) {
+        self.update_of(None, update, update);
+    }
+
+    /// Tells all reports. Events have the user's name of the job beside what happened, the others in the text.
+    fn update_of(&mut self, name: Option<&str>, fact: &Update<'_>, update: &Update<'_>) {
         let now = SystemTime::now();
         if let Some(progress) = &self.progress {
             lock(progress).update(update, Instant::now());
         }
         if let Some((events, ..)) = &mut self.events {
-            events.update(update, now);
+            events.update(fact, name, now);
         }
         if let Some((trace, ..)) = &mut self.trace {
             trace.update(update);

@@ -21,7 +21,7 @@ fn every_report_takes_every_update() {
         for update in updates {
             now += Duration::from_secs(1);
             progress.update(update, now);
-            events.update(update, at(1.0));
+            events.update(update, None, at(1.0));
             trace.update(update);
             page.update(update, at(1.0));
             progress.tick(now);

@@ -103,6 +103,44 @@ fn the_output_of_a_job_stays_together_and_in_order_if_asked() {
 }
 
 #[test]
+fn the_id_of_a_job_is_in_messages_and_every_report() {
+    let place = Place::new();
+    place.write(
+        "jobs",
+        "{\"id\":\"good\",\"argv\":[\"true\"]}\n{\"id\":\"bad\",\"argv\":[\"false\"]}\n{\"argv\":[\"true\"]}\n",
+    );
+    let reports = ["--events", "events", "--trace", "trace", "--html", "page", "--log", "log"];
+    let words = [&["-j1", "--jsonl", "--from", "jobs"], &reports[..]].concat();
+    let output = place.batch(&words);
+    assert!(
+        err(&output).contains("pipewright: job 2 [bad] failed: exit code 1\n"),
+        "{}",
+        err(&output)
+    );
+    let events = place.read("events");
+    for event in ["started", "ended", "settled"] {
+        let of_event = format!("\"event\":\"{event}\"");
+        let lines = events.lines().filter(|line| line.contains(&of_event));
+        let ids: Vec<_> = lines
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].clone())
+            .collect();
+        assert_eq!(ids, ["good".into(), "bad".into(), serde_json::Value::Null], "{event}");
+    }
+    assert!(place.read("trace").contains("\"[bad] false\""), "{}", place.read("trace"));
+    assert!(place.read("page").contains("[bad] false"));
+    let listed = place.tool(&["jobs", "log", "--html", "later"]).output().unwrap();
+    assert!(listed.status.success() && place.read("later").contains("[bad] false"));
+}
+
+#[test]
+fn the_tag_of_a_line_for_the_shell_is_what_was_typed() {
+    let place = Place::new();
+    let words = ["-q", "-k", "--tag", "--shell"];
+    let output = place.batch_of("echo 'a  b' | tr a x\n", &words[1..]);
+    assert_eq!(out(&output), "echo 'a  b' | tr a x\tx  b\n");
+}
+
+#[test]
 fn the_output_before_a_kill_is_printed_and_bytes_are_not_changed() {
     let place = Place::new();
     let script = r"printf 'a\377\376b'; kill -9 $$";

@@ -204,7 +204,7 @@ impl Game {
                 }
             }
             match turn(driver) {
-                Some(Event::Settled { job, id, outcome, reason, before }) => {
+                Some(Event::Settled { job, id, outcome, reason, before, .. }) => {
                     let said = Said { outcome, reason, before };
                     events += 1;
                     self.world.lock().tell(format!("settled {id}: {said:?}"));
