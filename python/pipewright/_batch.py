@@ -45,6 +45,9 @@ if TYPE_CHECKING:
         timeout: float
         batch_timeout: float
         idle_timeout: float
+        start_delay: float
+        max_load: float
+        min_free_memory: int
         halt: str
         memory: int
         stop_with: Tuple[int, float]
@@ -53,6 +56,8 @@ if TYPE_CHECKING:
         output_dir: StrOrBytesPath
         keep_order: bool
         tag: bool
+        joblog: StrOrBytesPath
+        junit: StrOrBytesPath
         describe: str
 
 
@@ -328,8 +333,9 @@ def batch(
     (2, False)
     """
     native: Dict[str, Any] = dict(options)
-    if "output_dir" in native:
-        native["output_dir"] = os.fsencode(native["output_dir"])
+    for name in ("output_dir", "joblog", "junit"):
+        if name in native:
+            native[name] = os.fsencode(native[name])
     if slots is not None:
         native["slots"] = slots
     if log is not None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,22 @@ def test_a_fork_is_told_that_a_batch_is_not_its_own_and_does_not_wait_for_it() -
     run.stop()
     waiting.join(60)
     assert not waiting.is_alive()
+
+
+def test_starts_are_held_back_and_reports_are_written(tmp_path: Path) -> None:
+    joblog, junit = tmp_path / "joblog", tmp_path / "junit.xml"
+    began = time.monotonic()
+    run = pipewright.batch(
+        ["true", "exit 3", "true"],
+        slots=4,
+        start_delay=0.05,
+        max_load=1e9,
+        min_free_memory=1,
+        joblog=joblog,
+        junit=junit,
+    )
+    assert sorted((end.number, end.returncode) for end in run) == [(0, 0), (1, 3), (2, 0)]
+    assert time.monotonic() - began >= 0.1
+    rows = [line.split("\t") for line in joblog.read_text().splitlines()]
+    assert rows[0][0] == "Seq" and sorted((row[0], row[6]) for row in rows[1:]) == [("1", "0"), ("2", "3"), ("3", "0")]
+    assert 'tests="3" failures="1"' in junit.read_text()
