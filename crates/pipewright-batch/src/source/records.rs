@@ -96,8 +96,7 @@ impl Records {
     }
 
     /// Returns the first values of all lists, then the second ones, and so on. A list that is shorter begins again, as
-    /// with
-    /// `--link` of GNU parallel. If a list is empty, there are no records.
+    /// with `--link` of GNU parallel. If a list is empty, there are no records.
     ///
     /// The values that were read are kept in memory.
     pub fn linked(lists: impl IntoIterator<Item = List>) -> Records {

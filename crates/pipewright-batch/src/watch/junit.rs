@@ -1,6 +1,6 @@
 //! A report for CI systems: JUnit XML, with a test case for each job.
 //!
-//! Our own writer: quick-junit needs all test cases in memory until the end, and brings four crates with it. The
+//! Our own writer: quick-junit needs all test cases in memory until the end, so a killed batch would have no file. The
 //! escapes are those of html-escape.
 
 use std::collections::HashMap;
@@ -87,10 +87,9 @@ impl<W: Write + Seek> JunitWriter<W> {
         match *update {
             Update::Began(facts) => {
                 let name = escaped(&cut(&facts.command, MOST_TEXT_BYTES));
-                let mut head = format!(
-                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-                     <testsuites name=\"pipewright batch\">\n<testsuite name=\"{name}\" "
-                );
+                let mut head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
+                head.push_str("<testsuites name=\"pipewright batch\">\n<testsuite name=\"");
+                head.extend([&name, "\" "]);
                 if self.pieces.writer().stream_position().is_ok() {
                     self.counts_at = Some(head.len() as u64);
                     head.push_str(&self.counts.text());
@@ -258,22 +257,26 @@ mod tests {
         let counts = "tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\" time=\"4.500\"";
         assert!(lines[2].contains(counts) && lines[2].ends_with(">"), "{}", lines[2]);
         let lines_of_job = "a &amp; b&#10;]]&gt;\u{fffd}[31m";
-        assert_eq!(lines[3..], [
-            "<testcase classname=\"batch\" name=\"true\" time=\"1.500\"/>".to_owned(),
-            format!(
-                "<testcase classname=\"batch\" name=\"sh -c &#x27;&lt;&quot;&amp;\u{fffd}&gt;&#10;&#x27;\" \
-                 time=\"1.500\"><failure message=\"exit 3\" type=\"exited\">{lines_of_job}</failure></testcase>"
-            ),
-            format!(
-                "<testcase classname=\"batch\" name=\"x\" time=\"1.500\"><error message=\"not started: no such \
-                 file\" type=\"not_started\">{lines_of_job}</error></testcase>"
-            ),
-            "<testcase classname=\"batch\" name=\"job 4\" time=\"0.000\"><skipped message=\"job 2 did not \
-             succeed\"></skipped></testcase>"
-                .to_owned(),
+        let case = |name: &str, time: &str| {
+            format!("<testcase classname=\"batch\" name=\"{name}\" time=\"{time}\"")
+        };
+        let result = |tag: &str, attributes: &str, text: &str| {
+            format!("><{tag} message={attributes}>{text}</{tag}></testcase>")
+        };
+        let failure = result("failure", "\"exit 3\" type=\"exited\"", lines_of_job);
+        let attributes = "\"not started: no such file\" type=\"not_started\"";
+        let error = result("error", attributes, lines_of_job);
+        let skipped = result("skipped", "\"job 2 did not succeed\"", "");
+        let hostile = "sh -c &#x27;&lt;&quot;&amp;\u{fffd}&gt;&#10;&#x27;";
+        let expected = [
+            case("true", "1.500") + "/>",
+            case(hostile, "1.500") + &failure,
+            case("x", "1.500") + &error,
+            case("job 4", "0.000") + &skipped,
             "</testsuite>".to_owned(),
             "</testsuites>".to_owned(),
-        ]);
+        ];
+        assert_eq!(lines[3..], expected);
         report.finish().unwrap();
     }
 }

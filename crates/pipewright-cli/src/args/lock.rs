@@ -22,7 +22,7 @@ Examples:
   pipewright lock backup -- rsync -a src/ dst/
   pipewright lock gpu -j2 --timeout 1h -- python3 train.py")]
 pub(crate) struct LockOptions {
-    /// Let N commands have the lock at once
+    /// Allow N commands at once
     #[arg(short, long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other, default_value = "1",
           value_parser = parse_holders)]
     pub(crate) jobs: u32,
@@ -31,7 +31,7 @@ pub(crate) struct LockOptions {
     #[arg(long, value_name = "DUR", allow_hyphen_values = true, value_hint = ValueHint::Other)]
     pub(crate) timeout: Option<Span>,
 
-    /// Keep the lock in DIR, for all users who can use it
+    /// Keep the lock in DIR, for all users with access to it
     #[arg(long = "in", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) folder: Option<PathBuf>,
 

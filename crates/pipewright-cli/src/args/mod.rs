@@ -202,7 +202,7 @@ impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
 }
 
 /// Options of earlier versions, or of other tools, and what to write instead of them.
-const OTHER_WORDS: [(&str, &str); 16] = [
+const OTHER_WORDS: [(&str, &str); 24] = [
     ("--kill-grace", "--kill-after"),
     ("-k", "--kill-after"),
     ("--tokens", "--resource"),
@@ -219,6 +219,14 @@ const OTHER_WORDS: [(&str, &str); 16] = [
     ("--series", "--runs"),
     ("--sshlogin", "--via 'ssh HOST'"),
     ("-S", "--via 'ssh HOST'"),
+    ("--max-procs", "--jobs"),
+    ("--arg-file", "--from"),
+    ("-L", "-n"),
+    ("--results", "--output-dir"),
+    ("--bar", "--progress bar"),
+    ("--eta", "--progress bar"),
+    ("--header", "--csv"),
+    ("--wd", "--cwd"),
 ];
 
 /// Returns what to write instead of an option that is unknown; `None`: nothing is known about it.

@@ -105,6 +105,8 @@ fn an_option_of_an_earlier_version_or_another_tool_names_ours() {
         ("batch --max-failures=3 -- true", "--max-failures: write --halt soon,fail=N"),
         ("batch --no-output -- true", "--no-output: write --show-output never"),
         ("batch -N 2 -- true", "-N: write --nodes for nodes, -n for several values a job"),
+        ("batch -L 2 -- true", "-L: write -n"),
+        ("batch --results out -- true", "--results: write --output-dir"),
         ("batch --sshlogin a -- true", "--sshlogin: write --via 'ssh HOST'"),
         (
             "run --retries 2 --retry-backoff -- true",

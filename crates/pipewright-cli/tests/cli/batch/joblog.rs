@@ -92,8 +92,7 @@ fn starts_are_held_back_by_a_delay_and_by_the_machine() {
     assert!(began.elapsed() >= Duration::from_millis(200));
     // No machine has so much memory: nothing starts, and the batch says why.
     let limits = ["--memfree", "8000000GiB", "--batch-timeout", &pace::option(1500)];
-    let held =
-        place.batch(&[&limits[..], &["--progress", "plain", "--", "touch", ":::", "ran"]].concat());
+    let held = place.batch(&[&limits[..], &["--", "touch", ":::", "ran"]].concat());
     assert_eq!(held.status.code(), Some(124), "{}", err(&held));
     assert!(
         err(&held).contains("no job starts: ") && err(&held).contains("MiB of memory are free")

@@ -1,6 +1,9 @@
 //! Values as `xargs` and GNU parallel take them: several in a job, columns, lists side by side, delimiters and `-t`.
 
-use super::{Place, err, out, refused};
+use std::process::Command;
+
+use super::{Place, err, out, refused, version};
+use crate::random::{Random, seed};
 
 /// Returns what a batch that keeps the order prints, line by line.
 #[track_caller]
@@ -27,6 +30,37 @@ fn as_many_values_fit_into_a_job_as_with_xargs() {
     let counts = printed(&numbers, &["-m", "--", "sh", "-c", "echo $#", "sh"]);
     // `seq 50000 | xargs sh -c 'echo $#' sh`
     assert_eq!(counts, ["23693", "21842", "4465"]);
+}
+
+#[test]
+fn random_values_are_packed_as_by_xargs() {
+    if version("xargs").is_none() {
+        return;
+    }
+    let (place, first) = (Place::new(), seed(20_261_128));
+    let command = ["sh", "-c", "printf '<%s>' \"$@\"; echo", "sh"];
+    // The words of the command, the longest value, and their ends.
+    let least = command.iter().map(|word| word.len() + 1).sum::<usize>() as u64 + 31;
+    for seed in first..first + 40 {
+        let mut random = Random::of(seed);
+        let value = |random: &mut Random| "x".repeat(random.below(31) as usize) + "\n";
+        let input: String = (0..1 + random.below(60)).map(|_| value(&mut random)).collect();
+        let mut options = Vec::new();
+        if random.one_in(2) {
+            options.extend(["-n".to_owned(), (1 + random.below(5)).to_string()]);
+        }
+        if options.is_empty() || random.one_in(2) {
+            options.extend(["-s".to_owned(), (least + random.below(200)).to_string()]);
+        }
+        place.write("input", &input);
+        let mut theirs = Command::new("xargs");
+        theirs.args(["-d", "\n", "-a", "input"]).args(&options).args(command);
+        let theirs = theirs.current_dir(place.path("")).output().unwrap();
+        let mut ours = vec!["-k", "-a", "input", "-m"];
+        ours.extend(options.iter().map(String::as_str));
+        let ours = place.batch(&[&ours[..], &["--"], &command].concat());
+        assert_eq!(out(&ours), out(&theirs), "seed {seed}, {options:?}: {}", err(&ours));
+    }
 }
 
 #[test]
