@@ -74,10 +74,9 @@ impl Slots {
             opened => return opened,
         }
         match self.folder.create_new(&name, self.is_private) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                self.folder.open_to_read(&name)
-            }
-            created => created,
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+            // Opened as any other, whoever has created it.
+            _ => self.folder.open_to_read(&name),
         }
     }
 
