@@ -4,6 +4,8 @@
 //! lines or CSV, and [`Template`] has the placeholders. [`LogView`] reads the log of a batch, also while it runs.
 //! docs/batch.md is the tutorial of the tool.
 #![forbid(unsafe_code)]
+// docs.rs says beside each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod batch;
 mod driver;
@@ -47,3 +49,8 @@ pub use view::{JobFilter, LogView, LoggedState, OutputQueryError};
 pub use vocabulary::{
     AttemptEnd, AttemptKey, AttemptOutcome, Event, Failure, Halt, JobOutcome, RetryOn,
 };
+
+/// The examples of the README of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

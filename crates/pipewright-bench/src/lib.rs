@@ -89,3 +89,8 @@ pub fn interleaved<C, T, E>(
         .map(|round| competitors.iter().map(|competitor| measure(round, competitor)).collect())
         .collect()
 }
+
+/// The examples of the README of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

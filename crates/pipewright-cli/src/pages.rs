@@ -8,13 +8,14 @@ use std::fmt::Write as _;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory as _};
 use clap_complete::Shell;
+use clap_complete_nushell::Nushell;
 
 use crate::Failure;
-use crate::args::Args;
+use crate::args::{Args, CompletionShell};
 use crate::print::print;
 
 /// Prints a completion script.
-pub(crate) fn completions(shell: clap_complete::Shell) -> Result<i32, Failure> {
+pub(crate) fn completions(shell: CompletionShell) -> Result<i32, Failure> {
     print(completion_script(shell)?)?;
     Ok(crate::exit_code::SUCCESS)
 }
@@ -36,21 +37,32 @@ pub(crate) fn man(names: &[String]) -> Result<i32, Failure> {
 /// Returns the script of clap, and below it the completion of the command after the options: clap does not know how a
 /// shell completes another program's command line, and each shell has a way of its own, in the scripts beside this
 /// file.
-fn completion_script(shell: Shell) -> Result<String, Failure> {
+fn completion_script(shell: CompletionShell) -> Result<String, Failure> {
     let mut command = offered(&Args::command());
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, "pipewright", &mut script);
+    let mut generate =
+        |shell| clap_complete::generate(shell, &mut command, "pipewright", &mut script);
+    match shell {
+        CompletionShell::Bash => generate(Shell::Bash),
+        CompletionShell::Elvish => generate(Shell::Elvish),
+        CompletionShell::Fish => generate(Shell::Fish),
+        CompletionShell::Nushell => {
+            clap_complete::generate(Nushell, &mut command, "pipewright", &mut script);
+        }
+        CompletionShell::PowerShell => generate(Shell::PowerShell),
+        CompletionShell::Zsh => generate(Shell::Zsh),
+    }
     let script = String::from_utf8(script).map_err(Failure::cannot("make the script"))?;
     let options = options_with_value(&command);
     Ok(match shell {
-        Shell::Bash => {
+        CompletionShell::Bash => {
             script
                 + &include_str!("pages/completion.bash").replace("@OPTIONS@", &options.join(" | "))
         }
-        Shell::Fish => {
+        CompletionShell::Fish => {
             script + &include_str!("pages/completion.fish").replace("@OPTIONS@", &options.join(" "))
         }
-        Shell::Zsh => {
+        CompletionShell::Zsh => {
             let script = script.replace("_cmdambivalent", "_pipewright_command_words");
             // The last lines run the script, and so the function has to stand before them.
             let last = script.rfind("\nif [ \"$funcstack[1]\"").map_or(script.len(), |at| at + 1);

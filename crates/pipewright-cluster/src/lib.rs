@@ -63,3 +63,8 @@ mod worker;
 pub use error::RemoteError;
 pub use host::{Nodes, Slurm};
 pub use worker::{Drain, Hooks, SECRET_VARIABLE, SecretSource, Worker};
+
+/// The examples of the README of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -37,6 +37,8 @@
 //! * An engine holds at most [`EngineOptions::depth`] operations, and therefore at most that many buffers.
 
 #![forbid(unsafe_code)]
+// docs.rs says beside each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backend;
 mod class;
@@ -66,3 +68,8 @@ pub use pipewright_os::disk::unavailable::{UnavailableReason, Unjudged};
 
 /// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The examples of the README of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -137,6 +137,8 @@
 //! `docs/workers.md` shows a worker in each. `docs/wire.md` specifies the bytes, for other languages.
 
 #![forbid(unsafe_code)]
+// docs.rs says beside each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[macro_use(run_async_for_test)]
 extern crate pipewright_os;
@@ -186,3 +188,8 @@ pub use pipewright::{
 
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The examples of the README of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -160,6 +160,8 @@
 //! behalf of all tasks of the process.
 
 #![forbid(unsafe_code)]
+// docs.rs says beside each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[macro_use(run_async_for_test)]
 extern crate pipewright_os;
@@ -245,3 +247,8 @@ pub mod machine {
 
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The examples of the README of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

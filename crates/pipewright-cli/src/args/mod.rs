@@ -11,7 +11,9 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, Args as ClapArgs, Command, Error, FromArgMatches, Parser, Subcommand};
+use clap::{
+    ArgMatches, Args as ClapArgs, Command, Error, FromArgMatches, Parser, Subcommand, ValueEnum,
+};
 
 pub(crate) use batch::{
     BatchOptions, BatchProgressKind, EngineKind, InputOptions, JobsOptions, JobserverKind,
@@ -79,7 +81,7 @@ Examples:
   pipewright completions fish | source")]
     Completions {
         /// Shell to print the script for
-        shell: clap_complete::Shell,
+        shell: CompletionShell,
     },
     /// Print a manual page
     #[command(after_help = "\
@@ -90,6 +92,18 @@ Examples:
         /// Command to document; if omitted, pipewright itself
         command: Vec<String>,
     },
+}
+
+/// A shell that has a completion script.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+#[value(rename_all = "lower")]
+pub(crate) enum CompletionShell {
+    Bash,
+    Elvish,
+    Fish,
+    Nushell,
+    PowerShell,
+    Zsh,
 }
 
 /// Options of `handles`.

@@ -242,7 +242,7 @@ fn man_pages_and_completions_are_made() {
     let output = pipewright(&["man", "nope"]).output().unwrap();
     let words = "pipewright: unknown command \"nope\": see pipewright --help\n";
     assert_eq!((output.status.code(), err(&output)), (Some(125), words));
-    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish", "nushell"] {
         let output = pipewright(&["completions", shell]).output().unwrap();
         assert!(out(&output).contains("pipewright"), "{shell}");
     }

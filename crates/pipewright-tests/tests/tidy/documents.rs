@@ -174,8 +174,13 @@ pub(super) fn documents() -> Vec<(String, String)> {
     let names = entries.map(|entry| format!("docs/{}", entry.file_name().to_string_lossy()));
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
     names.extend(
-        ["README.md", "CONTRIBUTING.md", "bench/README.md", "python/README.md"].map(str::to_owned),
+        ["README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", "python/README.md"]
+            .map(str::to_owned),
     );
+    let crates = fs::read_dir(root().join("crates")).unwrap().flatten();
+    let readmes =
+        crates.map(|entry| format!("crates/{}/README.md", entry.file_name().to_string_lossy()));
+    names.extend(readmes.filter(|name| root().join(name).exists()));
     let read = |name: String| (name.clone(), fs::read_to_string(root().join(name)).unwrap());
     names.into_iter().map(read).collect()
 }
