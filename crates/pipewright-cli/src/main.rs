@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use clap::error::ErrorKind;
 use pipewright_os::base::error::OneLine;
 use pipewright_os::base::{stdio, this_process, wait};
+use pipewright_os::process::first;
 
 use args::ToolCommand;
 use exit_code::OWN_FAILURE;
@@ -41,6 +42,9 @@ fn main() {
 fn run() -> i32 {
     // A command whose library is missing, or that crashes, would wait for somebody to click.
     this_process::disable_dialogs();
+    if let Err(error) = first::split_first_process() {
+        return Failure::cannot("start beside the first process")(error).report();
+    }
     if let Some(code) = bench::run_if_child() {
         return code;
     }

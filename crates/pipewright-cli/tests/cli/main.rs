@@ -12,6 +12,8 @@ mod bench_rough;
 #[cfg(target_os = "linux")]
 mod completions;
 mod disk;
+#[cfg(target_os = "linux")]
+mod first_process;
 mod help;
 #[cfg(unix)]
 mod limits;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 #[cfg(all(target_os = "macos", feature = "process"))]
 pub(crate) use imp::current_mask;
 #[cfg(unix)]
-pub(crate) use imp::{AllBlocked, empty_set, is_ignored};
+pub(crate) use imp::{AllBlocked, empty_set, group_of, is_ignored};
 
 /// A signal, under the number that this platform gives it.
 ///
@@ -217,6 +217,15 @@ mod imp {
         // Ignored: the leader of a session cannot, and leads its group already.
         let _ = rustix::process::setpgid(None, None);
         true
+    }
+
+    /// Returns the group of a process; 0 is this one. `None`: there is no such process, or its group was made outside of this
+    /// pid namespace, where it has no number: `unshare --pid` starts the first process of one so.
+    ///
+    /// The functions of rustix take a group's number for one that is not zero.
+    pub(crate) fn group_of(pid: i32) -> Option<i32> {
+        // SAFETY: getpgid takes no pointer.
+        Some(unsafe { libc::getpgid(pid) }).filter(|group| *group > 0)
     }
 
     pub(super) fn send_to_own_group(signal: Signal) {

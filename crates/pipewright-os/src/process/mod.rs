@@ -5,6 +5,7 @@ pub mod child;
 #[cfg(any(target_os = "linux", windows))]
 pub(crate) mod contain;
 pub mod environ;
+pub mod first;
 pub mod kill_timer;
 #[cfg(target_os = "macos")]
 pub(crate) mod kqueue;

@@ -309,7 +309,7 @@ mod imp {
 
     use crate::base::generation::Generation;
     use crate::base::handle::Handle;
-    use crate::base::signal::{AllBlocked, Signal};
+    use crate::base::signal::{AllBlocked, Signal, group_of};
     use crate::process::pty::PtySize;
 
     pub(super) fn terminal() -> Option<Handle> {
@@ -327,7 +327,8 @@ mod imp {
     }
 
     pub(super) fn own_group() -> u32 {
-        rustix::process::getpgrp().as_raw_nonzero().get() as u32
+        // The terminal of a group that has no number here is another's.
+        group_of(0).unwrap_or(0) as u32
     }
 
     pub(super) fn foreground_group(terminal: impl AsFd) -> Option<u32> {

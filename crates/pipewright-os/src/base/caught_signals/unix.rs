@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use super::ArrivedSignal;
-use crate::base::signal::{Signal, empty_set, is_ignored};
+use crate::base::signal::{Signal, empty_set, group_of, is_ignored};
 #[cfg(all(feature = "tokio", not(target_os = "linux")))]
 use crate::base::wait::{Slot, Watch};
 pub(super) use handler::{can_arrive, install, record_previous, restore};
@@ -186,15 +186,13 @@ fn is_in_foreground() -> bool {
     let Ok(terminal) = std::fs::File::open("/dev/tty") else { return false };
     // SAFETY: an open file.
     let foreground = unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) };
-    foreground == rustix::process::getpgrp().as_raw_nonzero().get()
+    group_of(0) == Some(foreground)
 }
 
 /// Returns true for another process of this process's group.
 fn is_in_own_group(pid: i32) -> bool {
-    let Some(sender) = rustix::process::Pid::from_raw(pid) else { return false };
-    let own = rustix::process::getpgrp();
-    sender != rustix::process::getpid()
-        && rustix::process::getpgid(Some(sender)).is_ok_and(|group| group == own)
+    let is_other = pid > 0 && pid.unsigned_abs() != std::process::id();
+    is_other && group_of(pid).is_some_and(|group| group_of(0) == Some(group))
 }
 
 impl fmt::Debug for Caught {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::{ContainedTree, Containment};
 use crate::base::generation::PerProcess;
 use crate::base::service_thread;
-use crate::base::signal::Signal;
+use crate::base::signal::{Signal, group_of};
 use crate::base::wake::{EventSource, Wake};
 use crate::process::pidfd::{
     SavedStatus, is_refused, last_error, last_signal_result, saved_status, send,
@@ -266,9 +266,7 @@ impl ChildHandle {
     }
 
     pub(super) fn is_in_group(&self, group: u32) -> bool {
-        let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return false };
-        let found = rustix::process::getpgid(Some(pid));
-        let is_in = found.is_ok_and(|found| found.as_raw_nonzero().get() as u32 == group);
+        let is_in = group_of(self.pid).is_some_and(|found| found as u32 == group);
         // Checked afterwards: then the group was the child's.
         is_in && self.owns_pid()
     }
