@@ -82,7 +82,7 @@ for other in ${pythons[@]+"${pythons[@]}"}; do
     say "Python ${other%% *}"
     "${other#* }" -m venv "$venv/other"
     if "$venv/other/bin/pip" install -q pytest > "$venv/log" 2>&1; then
-        cp -R "$site"/pipewright "$site"/pipewright-*.dist-info \
+        cp -R "$site"/pipewright "$site"/pipewright_process-*.dist-info \
             "$("$venv/other/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
         PATH=$venv/other/bin:$PATH python -m pytest -m "not slow" -p no:cacheprovider python
     else

@@ -47,7 +47,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # An interpreter that cannot use the native module finds out here, and not at the first call.
-_import_module("pipewright._pipewright")
+try:
+    _import_module("pipewright._pipewright")
+except ModuleNotFoundError as _error:
+    raise ImportError(
+        f"the native module of pipewright is not beside {__file__}: these are its sources, which pip has to build, "
+        "or another distribution has removed files of it: pip install --force-reinstall pipewright-process"
+    ) from _error
 
 __all__ = [
     "DEVNULL",

@@ -53,13 +53,31 @@ fn claim_for_this_interpreter(py: Python<'_>) -> PyResult<()> {
     Err(PyImportError::new_err(words))
 }
 
+/// Refuses a package that this module was not built with: another distribution with a package `pipewright` has written its
+/// files over these, or a file is left of another version.
+fn belongs_to_its_package(py: Python<'_>) -> PyResult<()> {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    let package = py.import("sys")?.getattr("modules")?.get_item("pipewright")?;
+    let text = |name| package.getattr(name).and_then(|value| value.extract::<String>());
+    if text("__version__").is_ok_and(|version| version == VERSION) {
+        return Ok(());
+    }
+    let place = text("__file__").unwrap_or_else(|_| "an unknown place".to_owned());
+    let words = format!(
+        "{place} is not of pipewright-process {VERSION}: another distribution, or another version, was installed over it: \
+         pip uninstall pipewright, then pip install --force-reinstall pipewright-process"
+    );
+    Err(PyImportError::new_err(words))
+}
+
 #[pymodule(gil_used = false)]
 mod _pipewright {
     use super::{Bound, PyModule, PyResult};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::claim_for_this_interpreter(module.py())
+        super::claim_for_this_interpreter(module.py())?;
+        super::belongs_to_its_package(module.py())
     }
 
     #[pymodule_export]
