@@ -136,6 +136,8 @@ slurm_of_a_user() {
 cell "Slurm: the cluster of an ordinary user" slurm_of_a_user
 cell "macOS: types and lints, with each set of features" bash ci/macos.sh
 cell "the archives of a release" bash ci/release.sh
+cell "the Debian package, in a clean Debian" bash ci/debian.sh
+cell "the image of a container, as the whole of a root" bash ci/container.sh
 cell "the Python package with the oldest and the newest Python" bash ci/python.sh all
 cell "the Python package: every call fails once, and 100,000 random cases beside subprocess" bash ci/python.sh net
 cell "the wheels of the Python package" bash ci/wheels.sh
