@@ -72,6 +72,7 @@ machine_has() {
         archive:*) archive_has "$name" ;;
         pip:*) works python3 -m pip download -q --no-deps -d "$scratch" "$name" ;;
         crates) works cargo update --dry-run ;;
+        go-module:*) works go list -m "$name" ;;
         rust-target:*) works rustup target add "$name" ;;
         nightly:*) rustup component list --toolchain nightly 2> /dev/null | grep -q "^$name.*(installed)" ;;
         # Made for a stage, which fails without them.
