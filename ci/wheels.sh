@@ -40,7 +40,7 @@ if [ "${1:-}" != sdist ]; then
     echo "SKIPPED need=file:/lib/ld-musl-x86_64.so.1 ci/wheels.sh: runs the wheel for musl"
 fi
 
-(cd python && maturin sdist --quiet --out "$out")
+(cd python && maturin sdist --out "$out") > "$venv/log" 2>&1 || { cat "$venv/log" >&2; fail "the source distribution cannot be made"; }
 twine check --strict "$out"/*
 # Not beside this repository, and with the lock file that it brings: it builds from itself.
 mkdir "$venv/alone"
