@@ -110,8 +110,7 @@ impl<K> Runner<K> {
     /// thread that has the runner does something else too: between two calls of [`next`](Iterator::next), and in a
     /// closure of [`Stdio::tee_with`](crate::Stdio::tee_with) whose stream is not kept. One more thread does this, from
     /// the first command on that has such a time. Nothing is read or started meanwhile, and the next call reports the
-    /// ends. If there is no room for the thread, only calls of
-    /// `next` enforce the times.
+    /// ends. If there is no room for the thread, only calls of `next` enforce the times.
     ///
     /// [`Command::enforce_in_background`](crate::Command::enforce_in_background) does this for single commands, with
     /// their cancel tokens, and not in such a closure. Call this before the first `next`.
