@@ -255,6 +255,7 @@ fn read_orders(
         match next_order(&mut frames, &mut reader)? {
             ToWorker::Start(attempt) => inbox.push(Order::Start(attempt)),
             ToWorker::Stop(key) => inbox.push(Order::Stop(key)),
+            ToWorker::Begin(key) => inbox.push(Order::Begin(key)),
             ToWorker::Seen(beat) => {
                 lease.seen(beat);
                 extend(lease.left());
@@ -291,6 +292,7 @@ fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), Rem
                     running += usize::from(start(local, *attempt, outbox, &mut writers)?);
                 }
                 Order::Stop(key) => local.stop(key),
+                Order::Begin(key) => local.begin(key),
                 Order::End => return Ok(()),
             }
         }
@@ -315,6 +317,8 @@ fn run(local: &mut Local, inbox: &Inbox, outbox: &Arc<Outbox>) -> Result<(), Rem
                 }
             }
             Some(ExecutorEvent::Note(note)) => outbox.send(&FromWorker::Note(note))?,
+            Some(ExecutorEvent::Displaced(key)) => outbox.send(&FromWorker::Displaced(key))?,
+            Some(ExecutorEvent::Placed(key)) => outbox.send(&FromWorker::Placed(key))?,
             // What else there is concerns a batch.
             Some(_) | None => {}
         }
@@ -395,6 +399,7 @@ pub(super) fn orders_of(bytes: &[u8], outbox: &Arc<Outbox>) -> usize {
 enum Order {
     Start(Box<WireAttempt>),
     Stop(AttemptKey),
+    Begin(AttemptKey),
     End,
 }
 

@@ -267,6 +267,8 @@ impl Reading<'_> {
                 end.bound_texts(bounded);
                 Some(Report::Ended { node, end })
             }
+            FromWorker::Displaced(key) => Some(Report::Displaced { node, key }),
+            FromWorker::Placed(key) => Some(Report::Placed { node, key }),
             FromWorker::Note(text) => {
                 match self.notes.fetch_add(1, Ordering::Relaxed).saturating_add(1) {
                     ..MOST_NOTES => Some(Report::Note { node: Some(node), text: bounded(text) }),

@@ -52,11 +52,11 @@ impl Remote {
         let mut lost: Vec<_> = self.attempts.iter().filter(|(_, running)| here(running)).collect();
         lost.sort_unstable_by_key(|(key, _)| **key);
         let (lost, placed): (Vec<_>, Vec<_>) =
-            lost.into_iter().partition(|(_, running)| running.attempt.is_none());
+            lost.into_iter().partition(|(_, running)| running.has_begun());
         let lost: Vec<_> = lost.into_iter().map(|(key, _)| *key).collect();
         // What has not begun there gets another place.
         for key in placed.into_iter().map(|(key, _)| *key).collect::<Vec<_>>() {
-            self.attempts.entry(key).and_modify(|running| running.place = None);
+            self.attempts.entry(key).and_modify(Running::take_back);
             self.waiting.push_back(key);
         }
         if !lost.is_empty() {

@@ -99,13 +99,37 @@ enum NodeState {
 struct Running {
     output: Option<Box<dyn OutputSink>>,
     place: Option<Place>,
-    /// Everything that its start needs, until it begins.
+    /// Everything that its start needs, until it is sent to its node.
     attempt: Option<Attempt>,
+    /// The same without its output, of one that is placed first: its node may have no room.
+    sent: Option<Attempt>,
+    at_node: AtNode,
     /// It begins only when it is told to.
     is_placed_first: bool,
     cpus: u32,
     /// The time at which its end has to be here, whatever the node does.
     deadline: Option<Instant>,
+}
+
+/// The state of an attempt that has been sent to its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AtNode {
+    Begun,
+    /// It has not begun, and waits for room.
+    Displaced,
+    /// It has room, and waits for its begin.
+    Placed,
+}
+
+impl Running {
+    fn has_begun(&self) -> bool {
+        self.attempt.is_none() && self.at_node == AtNode::Begun
+    }
+
+    /// Returns true if it has been sent to that node.
+    fn is_at(&self, node: NodeId) -> bool {
+        self.attempt.is_none() && self.place.is_some_and(|place| place.node == node)
+    }
 }
 
 impl Remote {
@@ -134,6 +158,8 @@ impl Remote {
             Report::Joined { node, about, link } => self.join(node, about, link),
             Report::Output { node, key, stream, bytes } => self.output(node, key, stream, &bytes),
             Report::Ended { node, end } => self.ended(node, *end),
+            Report::Displaced { node, key } => self.displaced(node, key),
+            Report::Placed { node, key } => self.placed_there(node, key),
             Report::Note { node, text } => self.note(node, &text),
             Report::Draining { node, reason } => {
                 self.note(Some(node), &format!("no job is started there: {reason}"));
@@ -207,9 +233,7 @@ impl Remote {
     fn ended(&mut self, id: NodeId, ended: Ended) {
         let key = ended.end.key;
         // One that has not begun there cannot have ended there.
-        let runs_here = |running: &Running| {
-            running.attempt.is_none() && running.place.is_some_and(|place| place.node == id)
-        };
+        let runs_here = |running: &Running| running.is_at(id);
         let Some(node) =
             self.nodes.get(&id).filter(|_| self.attempts.get(&key).is_some_and(runs_here))
         else {
@@ -315,7 +339,7 @@ impl Executor for Remote {
     }
 
     fn waiting(&self) -> Vec<AttemptKey> {
-        let has_not_begun = self.attempts.iter().filter(|(_, running)| running.attempt.is_some());
+        let has_not_begun = self.attempts.iter().filter(|(_, running)| !running.has_begun());
         has_not_begun.map(|(key, _)| *key).collect()
     }
 

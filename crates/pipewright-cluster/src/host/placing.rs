@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pipewright_batch::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome, ExecutorEvent};
 
 use super::reports::{NodeId, Origin};
-use super::{Node, NodeState, Remote, Running};
+use super::{AtNode, Node, NodeState, Remote, Running};
 use crate::wire::{self, ToWorker};
 
 impl Remote {
@@ -100,6 +100,8 @@ impl Remote {
             output: None,
             place: None,
             attempt: Some(attempt),
+            sent: None,
+            at_node: AtNode::Begun,
             is_placed_first,
             cpus,
             deadline: None,
@@ -125,15 +127,59 @@ impl Remote {
         let Some(running) = self.attempts.get_mut(&key) else { return };
         let Some(place) = running.place else { return };
         let Some(node) = self.nodes.get_mut(&place.node) else { return };
-        let Some(attempt) = running.attempt.take() else { return };
-        let message = wire::wire_attempt(&attempt, place.slot);
-        running.output = attempt.output;
-        if let Err(error) = node.link.send(&ToWorker::Start(Box::new(message))) {
+        let (message, timeout) = match running.attempt.take() {
+            Some(mut attempt) => {
+                let (message, timeout) =
+                    (wire::wire_attempt(&attempt, place.slot), attempt.timeout);
+                running.output = attempt.output.take();
+                running.sent = Some(attempt).filter(|_| running.is_placed_first);
+                (ToWorker::Start(Box::new(message)), timeout)
+            }
+            None if running.at_node == AtNode::Placed => {
+                (ToWorker::Begin(key), running.sent.as_ref().and_then(|sent| sent.timeout))
+            }
+            None => return,
+        };
+        running.at_node = AtNode::Begun;
+        if let Err(error) = node.link.send(&message) {
             let outcome = AttemptOutcome::NotStarted(error.to_string());
             return self.finish(key, AttemptEnd::without_run(key, outcome));
         }
-        if let Some(timeout) = attempt.timeout {
+        if let Some(timeout) = timeout {
             self.set_deadline(key, timeout);
+        }
+    }
+
+    /// Notes that an attempt has not begun at its node. Only one that is placed first may tell so: it is in the log.
+    pub(super) fn displaced(&mut self, node: NodeId, key: AttemptKey) {
+        let Some(running) = self.attempts.get_mut(&key) else { return };
+        if running.is_placed_first && running.is_at(node) && running.has_begun() {
+            running.at_node = AtNode::Displaced;
+            // Its time begins with its begin.
+            if let Some(at) = running.deadline.take() {
+                self.deadlines.remove(&(at, key));
+            }
+            self.events.push_back(ExecutorEvent::Displaced(key));
+        }
+    }
+
+    /// Notes that there is room at its node for an attempt that waited for some.
+    pub(super) fn placed_there(&mut self, node: NodeId, key: AttemptKey) {
+        let Some(running) = self.attempts.get_mut(&key) else { return };
+        if running.is_at(node) && running.at_node == AtNode::Displaced {
+            running.at_node = AtNode::Placed;
+            self.events.push_back(ExecutorEvent::Placed(key));
+        }
+    }
+}
+
+impl Running {
+    /// Takes an attempt that has not begun back from its node.
+    pub(super) fn take_back(&mut self) {
+        (self.place, self.at_node) = (None, AtNode::Begun);
+        if let Some(mut sent) = self.sent.take() {
+            sent.output = self.output.take();
+            self.attempt = Some(sent);
         }
     }
 }
@@ -343,6 +389,52 @@ mod tests {
         assert!(matches!(end.outcome, AttemptOutcome::NotStarted(_)), "{end:?}");
         remote.place(attempt(3, MINUTE));
         assert_eq!(placed(&mut remote), [3]);
+    }
+
+    #[test]
+    fn an_attempt_without_room_at_its_node_has_not_begun() {
+        let reports = Reports::new();
+        reports.add_connector(Origin::Command);
+        let mut remote = Remote::new(Arc::clone(&reports), MINUTE, false);
+        let key = AttemptKey { job: 1, attempt: 1 };
+        let told = |remote: &mut Remote| {
+            let told =
+                std::mem::take(&mut remote.events).into_iter().filter_map(|event| match event {
+                    ExecutorEvent::Placed(_) => Some("placed"),
+                    ExecutorEvent::Displaced(_) => Some("displaced"),
+                    ExecutorEvent::Ended(_) => Some("ended"),
+                    _ => None,
+                });
+            told.collect::<Vec<_>>()
+        };
+        remote.take(joined(1, Origin::Command));
+        remote.place(attempt(1, MINUTE));
+        remote.begin(key);
+        assert_eq!((told(&mut remote), remote.waiting().len()), (vec!["placed"], 0));
+        // Another node, and room that it never lacked, say nothing.
+        remote.take(Report::Displaced { node: 2, key });
+        remote.take(Report::Placed { node: 1, key });
+        assert!(told(&mut remote).is_empty());
+        for _ in 0..2 {
+            remote.take(Report::Displaced { node: 1, key });
+            remote.take(Report::Displaced { node: 1, key });
+            assert_eq!((told(&mut remote), remote.waiting()), (vec!["displaced"], vec![key]));
+            assert!(remote.deadlines.is_empty());
+            remote.take(Report::Placed { node: 1, key });
+            assert_eq!((told(&mut remote), remote.waiting()), (vec!["placed"], vec![key]));
+            remote.begin(key);
+            assert_eq!((remote.waiting().len(), remote.deadlines.len()), (0, 1));
+        }
+        // Its node is lost before it begins: it gets another place, and is not lost.
+        remote.take(Report::Displaced { node: 1, key });
+        remote.lose(1, "it has ended");
+        assert_eq!(told(&mut remote), ["displaced"]);
+        remote.take(joined(2, Origin::Command));
+        assert_eq!(told(&mut remote), ["placed"]);
+        remote.begin(key);
+        assert!(remote.waiting().is_empty());
+        remote.lose(2, "it has ended");
+        assert_eq!(told(&mut remote), ["ended"]);
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub(crate) enum Report {
     Output { node: NodeId, key: AttemptKey, stream: Stream, bytes: Vec<u8> },
     /// The end of an attempt.
     Ended { node: NodeId, end: Box<Ended> },
+    /// An attempt has not begun, and waits for room at its node.
+    Displaced { node: NodeId, key: AttemptKey },
+    /// There is room for it, and it waits for its begin.
+    Placed { node: NodeId, key: AttemptKey },
     /// A message for the user.
     Note { node: Option<NodeId>, text: String },
     /// The node is asked to end.

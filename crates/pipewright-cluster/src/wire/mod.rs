@@ -34,6 +34,8 @@ pub(crate) enum ToWorker {
     Credit(u64),
     /// Kill everything and end: the batch is over.
     End,
+    /// Begin this attempt, which has been [`FromWorker::Placed`].
+    Begin(AttemptKey),
 }
 
 /// A message from a worker.
@@ -53,6 +55,10 @@ pub(crate) enum FromWorker<'a> {
     Draining(String),
     /// No process of an attempt is left, and the connection ends.
     Bye,
+    /// An attempt that must be noted before it begins has not begun, and waits for room.
+    Displaced(AttemptKey),
+    /// There is room for it, and it waits for [`ToWorker::Begin`].
+    Placed(AttemptKey),
 }
 
 /// A stream of output.
@@ -84,6 +90,8 @@ pub(crate) struct WireAttempt {
     pub(crate) env: Vec<(Text, Option<Text>)>,
     pub(crate) stdin: JobStdin,
     pub(crate) timeout: Option<Duration>,
+    /// It must be noted before it begins.
+    pub(crate) once: bool,
     memory_max_bytes: Option<u64>,
     /// Somebody watches the output: send it at once.
     pub(crate) is_live: bool,
@@ -254,6 +262,7 @@ pub(crate) fn wire_attempt(attempt: &Attempt, slot: u32) -> WireAttempt {
         env: env.map(|(name, value)| (Text::of(name), value.as_ref().map(Text::of))).collect(),
         stdin: attempt.stdin.clone(),
         timeout: attempt.timeout,
+        once: attempt.once,
         memory_max_bytes: attempt.memory_max_bytes,
         is_live: attempt.output.as_ref().is_some_and(|output| output.is_live()),
         files: attempt.output.as_ref().and_then(|output| output.node_files()),
@@ -278,6 +287,7 @@ pub(crate) fn attempt_of(
     attempt.env = env.collect::<Result<_, _>>()?;
     attempt.stdin = wire.stdin;
     attempt.timeout = wire.timeout;
+    attempt.once = wire.once;
     attempt.memory_max_bytes = wire.memory_max_bytes;
     attempt.output = Some(output);
     Ok(attempt)

@@ -415,3 +415,28 @@ fn random_batches_end_on_slurm_as_they_do_here() {
     check("slurm", |place, args| on_slurm(place, 2, args));
     until_released();
 }
+
+#[test]
+fn a_once_job_that_waits_for_room_on_its_node_has_not_begun() {
+    let _watchdog = Watchdog::start(150);
+    let place = Place::new();
+    let node = r#"sh -c 'ulimit -n 40; exec "$@"' sh"#;
+    let nodes = ["-j20", "--worker-path", TOOL, "--via", node].map(ToOwned::to_owned);
+    let script = "echo {} >> ran; until [ -e end ]; do sleep 0.05; done";
+    let numbers: Vec<String> = (1..=20).map(|number| number.to_string()).collect();
+    let mut args = vec!["--once", "--log", "run.db", "--", "sh", "-c", script, ":::"];
+    args.extend(numbers.iter().map(String::as_str));
+    let mut tool = batch_on(&place, &nodes, &args).spawn().unwrap();
+    let noted =
+        || place.rows("run.db", "SELECT number FROM running JOIN jobs ON jobs.id = running.job");
+    let mut last = 0;
+    until("those that run are noted, and no others", || {
+        let ran = place.lines("ran").len();
+        let is_steady = ran > 0 && ran == std::mem::replace(&mut last, ran);
+        is_steady && noted().is_none_or(|rows| rows.len() == ran)
+    });
+    assert!(last < 20, "there is room for all");
+    place.write("end", "");
+    assert!(tool.wait().unwrap().success());
+    assert_eq!(sorted(&place.lines("ran").join("\n")), sorted(&numbers.join("\n")));
+}
