@@ -78,7 +78,9 @@ pub fn pwd_without_look(dir: &Path) -> Option<Shown> {
 #[must_use]
 pub fn argument_bytes() -> usize {
     #[cfg(windows)]
-    return 30_000;
+    {
+        30_000
+    }
     #[cfg(unix)]
     {
         const HEADROOM: usize = 2048;

@@ -17,7 +17,7 @@ pub(crate) struct StartOptions {
           help_heading = headings::RUNNING)]
     pub(crate) delay: Option<Span>,
 
-    /// Start jobs only while fewer than N threads run: a number, or 100% of the processors
+    /// Start jobs only while fewer than N threads run (100%: the processors)
     ///
     /// The machine is looked at once a second.
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_hint = ValueHint::Other,
