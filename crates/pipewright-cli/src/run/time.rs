@@ -8,8 +8,11 @@ use crate::print_error;
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Figures([Option<f64>; NAMES.len()]);
 
+/// A function that writes a figure.
+type Show = fn(f64) -> String;
+
 /// The names of the figures, and how each is written.
-const NAMES: [(&str, fn(f64) -> String); 6] = [
+const NAMES: [(&str, Show); 6] = [
     ("wall", seconds),
     ("user", seconds),
     ("system", seconds),
