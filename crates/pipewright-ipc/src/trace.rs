@@ -2,8 +2,7 @@
 //!
 //! | level | event | fields |
 //! |---|---|---|
-//! | debug | `connection ended` | `shared_memory`, `fallback`, and the fields of [`Direction`](crate::Direction) for
-//! each direction |
+//! | debug | `connection ended` | `shared_memory`, `fallback`, and the fields of [`Direction`](crate::Direction) for each direction |
 //! | info | `worker started` | `worker`, `pid` |
 //! | info | `worker ended` | `worker`, `pid`, `jobs`, `status` |
 //! | warn | `worker lost` | the same, `reason`, `stderr_tail` |

@@ -7,8 +7,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `steps.rs` | the steps between clone and exec; below them the creation of a process, and a system call by its
-//! number |
+//! | `steps.rs` | the steps between clone and exec; below them the creation of a process, and a system call by its number |
 //! | `message.rs` | messages between host and supervisor, and the layout of plans |
 //! | `children.rs` | the end of all children |
 

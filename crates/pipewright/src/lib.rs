@@ -28,27 +28,19 @@
 //! | run a command and fail unless it succeeds | [`run`](Command::run) |
 //! | the same, and get its stdout as a string | [`read`](Command::read) |
 //! | get only the exit status | [`status`](Command::status) |
-//! | get both streams and all facts about the run | [`capture`](Command::capture) for text, [`output`](Command::output)
-//! for bytes |
+//! | get both streams and all facts about the run | [`capture`](Command::capture) for text, [`output`](Command::output) for bytes |
 //! | turn such a result into an error if the command failed | [`Captured::check`] |
-//! | read output while the command runs | [`lines`](Command::lines), or [`events`](Command::events) for bytes, the
-//! start and the end |
+//! | read output while the command runs | [`lines`](Command::lines), or [`events`](Command::events) for bytes, the start and the end |
 //! | give the command a terminal of its own | [`pty`](Command::pty), with any verb |
 //! | answer the prompts of a program on a terminal | `Session` (feature `session`) |
-//! | write to the command, read from it and signal it myself | [`spawn`](Command::spawn), which returns a [`Child`]
-//! with std's fields and methods |
-//! | read all output of a spawned child | [`read_all_text`](Child::read_all_text),
-//! [`read_all_bytes`](Child::read_all_bytes), [`read_all_lines`](Child::read_all_lines),
-//! [`read_all_events`](Child::read_all_events) |
+//! | write to the command, read from it and signal it myself | [`spawn`](Command::spawn), which returns a [`Child`] with std's fields and methods |
+//! | read all output of a spawned child | [`read_all_text`](Child::read_all_text), [`read_all_bytes`](Child::read_all_bytes), [`read_all_lines`](Child::read_all_lines), [`read_all_events`](Child::read_all_events) |
 //! | wait for a spawned child with a limit, or stop it | [`Child::try_wait_for`], [`Child::stop`] |
 //! | connect commands by pipes | `a \| b` or [`pipe`](Command::pipe): a [`Pipeline`] with the same verbs |
-//! | run many commands, some at the same time | [`run_all`]; [`Runner`] if a result decides what runs next (retries,
-//! graphs, queues) |
-//! | wait for a process or kill it, without its streams | [`start`](Command::start), which returns a [`ProcessHandle`]
-//! |
+//! | run many commands, some at the same time | [`run_all`]; [`Runner`] if a result decides what runs next (retries, graphs, queues) |
+//! | wait for a process or kill it, without its streams | [`start`](Command::start), which returns a [`ProcessHandle`] |
 //! | wait for any process or kill it, by pid | [`ProcessHandle::open`] |
-//! | start a command and forget it | [`start_and_forget`](Command::start_and_forget), which returns the pid; no zombie
-//! remains |
+//! | start a command and forget it | [`start_and_forget`](Command::start_and_forget), which returns the pid; no zombie remains |
 //! | replace this process | [`exec`](Command::exec) |
 //! | compile the same code with `std::process` | the module [`process`] |
 //!
@@ -76,14 +68,10 @@
 //!
 //! | setter | kills | when |
 //! |---|---|---|
-//! | [`timeout`](Command::timeout), [`cancel`](Command::cancel) | the child and the descendants that can be found | the
-//! time is up, the token is cancelled |
-//! | [`contain(Contain::Tree)`](Command::contain) | everything that the child started | a verb that runs the command to
-//! its end returns, or the child's handle is dropped |
-//! | [`kill_on_parent_exit`](Command::kill_on_parent_exit) | the child ([`Scope::Child`]), or also everything that it
-//! started ([`Scope::Tree`]) | this process ends in any way, even by SIGKILL |
-//! | [`kill_on_drop`](Command::kill_on_drop) | the child and the descendants that can be found | the handle is dropped
-//! |
+//! | [`timeout`](Command::timeout), [`cancel`](Command::cancel) | the child and the descendants that can be found | the time is up, the token is cancelled |
+//! | [`contain(Contain::Tree)`](Command::contain) | everything that the child started | a verb that runs the command to its end returns, or the child's handle is dropped |
+//! | [`kill_on_parent_exit`](Command::kill_on_parent_exit) | the child ([`Scope::Child`]), or also everything that it started ([`Scope::Tree`]) | this process ends in any way, even by SIGKILL |
+//! | [`kill_on_drop`](Command::kill_on_drop) | the child and the descendants that can be found | the handle is dropped |
 //! | [`detached`](Command::detached) | nothing | never: the child outlives this process and its terminal |
 //!
 //! *The descendants that can be found* are those that are still linked to the child by parentage at that moment. A
@@ -134,8 +122,7 @@
 //! | [`Child::wait`], `try_wait_for`, `stop` | `wait_async` and so on | the child is not affected |
 //! | [`Child::wait_with_output`], `read_all_*` | `wait_with_output_async` and so on | the [`Child`] is dropped |
 //! | [`ProcessHandle::wait`] and the like | `wait_async` and so on | the process is not affected |
-//! | [`RunAll::captures`], [`as_they_end`](RunAll::as_they_end) | `captures_async`, `as_they_end_async` | running
-//! commands are killed; `as_they_end_async`: the next call continues |
+//! | [`RunAll::captures`], [`as_they_end`](RunAll::as_they_end) | `captures_async`, `as_they_end_async` | running commands are killed; `as_they_end_async`: the next call continues |
 //! | [`Runner`] | `AsyncRunner`: a `Stream`, or `next().await` | the next call continues |
 //! | `Read` and `Write` of a [`ChildStdout`], a [`ChildStdin`] | `into_async`: tokio's `AsyncRead` and `AsyncWrite` |
 //! no byte is lost |

@@ -16,8 +16,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `allocation.rs` | an allocation: submitted or adopted, and given back; its scripts, the commands that start
-//! workers, and their secret |
+//! | `allocation.rs` | an allocation: submitted or adopted, and given back; its scripts, the commands that start workers, and their secret |
 //! | `client.rs` | one call of a command of Slurm, and the error of all calls; the network of the controller |
 //! | `job.rs` | a job as `scontrol show job` prints it: its state and times |
 

@@ -2,8 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | this file | [`Pool`], a call on the connection of an idle worker, without the thread, [`Request`], [`Reply`] and
-//! [`PendingCall`] |
+//! | this file | [`Pool`], a call on the connection of an idle worker, without the thread, [`Request`], [`Reply`] and [`PendingCall`] |
 //! | `mailbox.rs` | what callers and the driver share: calls, commands, connections to workers, counters |
 //! | `driver/` | the thread that waits for all workers, and starts and replaces them |
 //! | `worker.rs` | one worker |

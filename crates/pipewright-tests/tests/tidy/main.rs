@@ -69,6 +69,19 @@ fn no_line_is_longer_than_120_characters() {
 }
 
 #[test]
+fn a_row_of_a_table_in_a_comment_is_one_line() {
+    let mut cut = Vec::new();
+    for (name, text) in ["crates", "bench", "fuzz", "python"].into_iter().flat_map(sources) {
+        let rows = (1..).zip(text.lines().map(str::trim));
+        let rows =
+            rows.filter(|(_, line)| ["//! |", "/// |"].iter().any(|it| line.starts_with(it)));
+        let rows = rows.filter(|(_, row)| !row.ends_with('|'));
+        cut.extend(rows.map(|(number, _)| format!("{name}:{number}")));
+    }
+    none("a row of a table that is cut", cut);
+}
+
+#[test]
 fn a_file_starts_with_a_module_comment() {
     let silent = |(name, text): (String, String)| (!text.starts_with("//! ")).then_some(name);
     none("without a first line", sources("crates").into_iter().filter_map(silent).collect());

@@ -3,10 +3,8 @@
 //! | file | contents |
 //! |---|---|
 //! | `stdio.rs` | the streams of the child, or a terminal of its own |
-//! | `contain.rs` | the setters that hold a tree, limit it and end it with this process; children that are detached or
-//! killed on drop; a slot for the trees of many commands |
-//! | `start.rs`, `task.rs` | the verbs, on a thread and for tasks; the start, which may not wait for the answer of a
-//! slot |
+//! | `contain.rs` | the setters that hold a tree, limit it and end it with this process; children that are detached or killed on drop; a slot for the trees of many commands |
+//! | `start.rs`, `task.rs` | the verbs, on a thread and for tasks; the start, which may not wait for the answer of a slot |
 //! | `aside.rs` | a start on a thread of its own, which waits for a file or a directory |
 //! | `stage.rs` | a command as a stage of a pipeline |
 

@@ -11,8 +11,7 @@
 //! | `task.rs` | the same for tasks, and a run as a future |
 //! | `spawned.rs` | a child that the caller holds, waits for and stops, from several threads |
 //! | `state.rs` | the state of a run, and one step of it |
-//! | `stop.rs` | the times and phases of stopping, killing and giving up the streams; the processes that a stop reaches
-//! |
+//! | `stop.rs` | the times and phases of stopping, killing and giving up the streams; the processes that a stop reaches |
 //! | `stream.rs` | one stream: read with a delay, kept, copied to a tee, given up |
 //! | `process.rs` | several children of one run, a handle to them, a child in the foreground of the terminal |
 //! | `background.rs` | rules that are enforced while no caller waits, and the place of a run's state meanwhile |

@@ -3,8 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `mod.rs` | the session: start, waits, typing, end; the bytes of keys; the waits for tasks |
-//! | `search.rs` | what to wait for, the unread output and the search in it; the output as a person has seen it; no
-//! system call |
+//! | `search.rs` | what to wait for, the unread output and the search in it; the output as a person has seen it; no system call |
 //! | `pump.rs` | reads and writes at the terminal, one wait at a time |
 //! | `interact.rs` | the session in the hands of a person: both terminals connected, this process's in raw mode |
 //! | `cast.rs` | a recording of the output, for asciinema |

@@ -449,8 +449,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::process::nolibc::message::pid_and_status;
 
     proptest! {
+        #[test]
+        fn a_process_and_its_status_come_out_as_they_went_in(pid in 1_i32.., status: i32) {
+            prop_assert_eq!(of_pid_and_status(pid_and_status(pid, status)), (pid, status));
+        }
+
         #[test]
         fn any_message_of_a_supervisor_is_read(words: [i64; 6], kind in 0_i64..9, job in 0_i64..3) {
             let (reports, theirs) = Reports::pair().unwrap();
