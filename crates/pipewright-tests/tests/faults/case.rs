@@ -328,15 +328,18 @@ impl Looked<'_> {
         match of {
             Of::Nothing => Object::default(),
             Of::Word(index) => {
-                Object { label: format!("{:#x}", asked.args[index] as u32), nonblocking: false }
+                let label = format!("{:#x}", asked.args[index] as u32);
+                Object { label, ..Object::default() }
             }
             Of::Path(index) => {
                 let path = injector::string_of(thread, asked.args[index]).unwrap_or_default();
-                Object { label: self.path_label(&path), nonblocking: false }
+                Object { label: self.path_label(&path), ..Object::default() }
             }
             Of::Fd(index) => {
                 let number = asked.args[index] as i32;
-                let link = fs::read_link(format!("/proc/{thread}/fd/{number}"));
+                let place = format!("/proc/{thread}/fd/{number}");
+                let is_directory = fs::metadata(&place).is_ok_and(|it| it.is_dir());
+                let link = fs::read_link(place);
                 let link = link.unwrap_or_default().to_string_lossy().into_owned();
                 let label =
                     object_of_link(&link).map_or_else(|| self.path_label(&link), str::to_owned);
@@ -355,7 +358,7 @@ impl Looked<'_> {
                     || is_dont_wait("recvfrom", 3)
                     || is_dont_wait("sendmsg", 2)
                     || is_dont_wait("recvmsg", 2);
-                Object { label, nonblocking }
+                Object { label, nonblocking, is_directory }
             }
         }
     }
