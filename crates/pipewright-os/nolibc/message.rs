@@ -34,8 +34,15 @@ pub(crate) const ENDED_LAST: i64 = 6;
 /// A slot can start commands.
 pub(crate) const READY: i64 = 7;
 
-/// The place of the status in the word of an end, above the number of the process.
-pub(crate) const STATUS_SHIFT: u32 = 32;
+/// Returns the word of an end that names the process and its status.
+pub(crate) fn pid_and_status(pid: i32, status: i32) -> i64 {
+    (i64::from(status) << 32) | i64::from(pid)
+}
+
+/// Returns the process and its status.
+pub(crate) fn of_pid_and_status(word: i64) -> (i32, i32) {
+    (word as i32, (word >> 32) as i32)
+}
 
 const START: i64 = 1;
 const END_TREE: i64 = 2;

@@ -7,7 +7,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `steps.rs` | the steps between clone and exec; below them the creation of a process, and a system call by its number |
+//! | `steps.rs` | the steps between clone and exec; below them the creation of a process, a wait, and a raw call |
 //! | `message.rs` | messages between host and supervisor, and the layout of plans |
 //! | `children.rs` | the end of all children |
 
@@ -19,7 +19,7 @@ pub(crate) mod message;
 pub(crate) mod steps;
 
 #[cfg(target_os = "linux")]
-pub(crate) use steps::{call, number};
+pub(crate) use steps::{PollFd, call, number, poll};
 
 /// The numbers of the steps of a start, for the report of a child to its parent. macOS has them too.
 pub(crate) mod step {

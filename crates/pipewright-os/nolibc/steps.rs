@@ -423,6 +423,38 @@ pub(crate) fn check(result: isize, failed_step: u32) -> Result<(), Failed> {
     if result < 0 { Err((failed_step, -result as i32)) } else { Ok(()) }
 }
 
+/// A handle to wait for: the kernel's struct pollfd.
+#[repr(C)]
+pub(crate) struct PollFd {
+    pub(crate) fd: i32,
+    pub(crate) events: i16,
+    pub(crate) revents: i16,
+}
+
+/// Waits for these handles, at most for that time. The result is that of the call. A lack of memory says nothing about
+/// the handles, and is gone the next moment: the wait is tried again, with growing pauses that last 1 s in all.
+pub(crate) fn poll(polled: &mut [PollFd], nanos: Option<i64>) -> isize {
+    const ENOMEM: isize = 12;
+    const LONGEST_PAUSE_NANOS: i64 = 512_000_000;
+    let mut pause = 1_000_000;
+    loop {
+        let result = poll_once(polled, nanos);
+        if result != -ENOMEM || pause > LONGEST_PAUSE_NANOS {
+            return result;
+        }
+        // Ignored: a wait for nothing needs no memory.
+        poll_once(&mut [], Some(pause));
+        pause *= 2;
+    }
+}
+
+fn poll_once(polled: &mut [PollFd], nanos: Option<i64>) -> isize {
+    // The kernel writes the time that is left to it.
+    let mut time = [0, nanos.unwrap_or(0)];
+    let time = if nanos.is_some() { time.as_mut_ptr() as usize } else { 0 };
+    call(number::PPOLL, [polled.as_mut_ptr() as usize, polled.len(), time, 0, SIGSET_BYTES, 0])
+}
+
 /// The creation of a process, clone(2) and clone3(2) as assembly.
 ///
 /// The C library's function stores its error in `errno`, which a process that runs in this process's memory shares with

@@ -184,7 +184,7 @@ impl WatchedTree {
                     let is_subject = pid == self.subject;
                     if is_subject != (self.role == Role::Guard) {
                         // The guard does not know which of its adopted children is the command.
-                        let who_and_how = (status as i64) << message::STATUS_SHIFT | pid as i64;
+                        let who_and_how = message::pid_and_status(pid, status as i32);
                         ended =
                             Some([who_and_how, user_micros, system_micros, peak_kib, switches]);
                     }

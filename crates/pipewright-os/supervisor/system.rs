@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 
 use crate::nolibc::children::{self, check_child};
 use crate::nolibc::message::MESSAGE_WORDS;
-use crate::nolibc::{call, number};
+use crate::nolibc::{PollFd, call, number, poll};
 use crate::sizes::RUSAGE_WORDS;
 
 /// A number that no handle has.
@@ -204,23 +204,10 @@ pub fn has_room_for_stops() -> bool {
     call(number::IOCTL, [HOST as usize, SIOCOUTQ, place, 0, 0, 0]) == 0 && unread < MAX_UNREAD_BYTES
 }
 
-#[repr(C)]
-struct PollFd {
-    fd: i32,
-    events: i16,
-    revents: i16,
-}
-
 /// The poll(2) event of a handle that is readable or at its end.
 pub const READABLE: i16 = 1;
 /// The poll(2) event of a socket whose other end sends nothing any more.
 pub const AT_END: i16 = 0x2000;
-
-fn poll(polled: &mut [PollFd], nanos: Option<i64>) -> bool {
-    let time = [0, nanos.unwrap_or(0)];
-    let time = if nanos.is_some() { time.as_ptr() as usize } else { 0 };
-    call(number::PPOLL, [polled.as_mut_ptr() as usize, polled.len(), time, 0, 8, 0]) >= 0
-}
 
 /// The handles to poll while no process has to be killed.
 pub struct PollSet([PollFd; 4]);
@@ -253,7 +240,10 @@ impl PollSet {
 
     /// Waits for the same, or for a request of the host.
     pub fn wait_for_requests(&mut self) -> Woken {
-        poll(&mut self.0, None);
+        if poll(&mut self.0, None) < 0 {
+            // Nothing is known: the caller looks at its children, and waits again.
+            return Woken { by_host: false, must_end: false };
+        }
         let [exits, host, host_pidfd, guard_pidfd] = &self.0;
         if exits.revents != 0 {
             drain(exits.fd);
@@ -347,7 +337,6 @@ fn first_failure() -> isize {
     let place = &raw mut is_subreaper as usize;
     call(number::PRCTL, [PR_GET_CHILD_SUBREAPER, place, 0, 0, 0, 0]);
     let status = &raw mut status as usize;
-    let no_time = [0_i64; 2];
     let results = [
         if is_subreaper == 1 { 0 } else { -EPERM },
         unless(ECHILD, call(number::WAIT4, [usize::MAX, status, 1, 0, 0, 0])),
@@ -355,7 +344,7 @@ fn first_failure() -> isize {
         call(number::KILL, [pid, 0, 0, 0, 0, 0]),
         call(number::LSEEK, [CHILDREN as usize, 0, 0, 0, 0, 0]),
         call(number::READ, [CHILDREN as usize, status, 1, 0, 0, 0]),
-        call(number::PPOLL, [0, 0, no_time.as_ptr() as usize, 0, 8, 0]),
+        poll(&mut [], Some(0)),
         unless(EBADF, call(number::SENDTO, [usize::MAX, 0, 0, 0, 0, 0])),
     ];
     results.into_iter().find(|result| *result < 0).unwrap_or(0)

@@ -18,8 +18,8 @@ use rustix::net::{
 use crate::base::generation::Generation;
 use crate::process::child::linux::ExitReporter;
 use crate::process::nolibc::message::{
-    CAN_WORK, ENDED, ENDED_LAST, MESSAGE_WORDS, MOST_HANDLES, READY, Request, STARTED,
-    STATUS_SHIFT, STOPPED, TREE_ENDED,
+    CAN_WORK, ENDED, ENDED_LAST, MESSAGE_WORDS, MOST_HANDLES, READY, Request, STARTED, STOPPED,
+    TREE_ENDED, of_pid_and_status,
 };
 use crate::process::status::{Ended, ExitStatus};
 use crate::process::usage::Usage;
@@ -364,7 +364,7 @@ fn read(message: [u8; MESSAGE_BYTES]) -> SupervisorReport {
                 switches: u64::try_from(word(5)).ok(),
                 ..Usage::default()
             };
-            let (pid, status) = (word(1) as i32, (word(1) >> STATUS_SHIFT) as i32);
+            let (pid, status) = of_pid_and_status(word(1));
             let status = ExitStatus::from_raw(status);
             let report =
                 if kind == ENDED { SupervisorReport::Ended } else { SupervisorReport::EndedLast };

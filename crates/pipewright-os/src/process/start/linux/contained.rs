@@ -619,9 +619,7 @@ fn open_children_list(program: &mut SupervisorProgram) -> Result<(), i32> {
 /// Waits until the guard has found out that the program works here.
 fn wait_for_proof(context: &StartContext<'_>) -> Result<(), i32> {
     let [proof, guard_pidfd] = [&context.proof, &context.guard_pidfd].map(|fd| fd.load(Relaxed));
-    if !raw_syscall::wait_for_eventfd(proof, guard_pidfd) {
-        return Err(libc::EPERM);
-    }
+    raw_syscall::wait_for_eventfd(proof, guard_pidfd)?;
     context.is_proven.store(true, Relaxed);
     Ok(())
 }

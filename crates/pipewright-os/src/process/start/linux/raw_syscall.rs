@@ -8,8 +8,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 
 use crate::base::test_hooks::{Forced, is_forced};
-use crate::process::nolibc::call;
-use crate::process::nolibc::{message, steps};
+use crate::process::nolibc::{PollFd, call, message, poll, steps};
 
 /// Makes a call by its number. The error is an error number.
 pub(super) fn syscall(number: libc::c_long, arguments: [usize; 6]) -> Result<usize, i32> {
@@ -50,15 +49,15 @@ pub(super) fn open_eventfd() -> Result<RawFd, i32> {
     syscall(libc::SYS_eventfd2, [0, libc::EFD_CLOEXEC as usize, 0, 0, 0, 0]).map(|fd| fd as RawFd)
 }
 
-/// Waits until the eventfd is signalled, or the process of that pidfd has ended. Returns true if it is signalled.
-pub(super) fn wait_for_eventfd(eventfd: RawFd, pidfd: RawFd) -> bool {
-    const KERNEL_SIGSET_BYTES: usize = 8;
+/// Waits until the eventfd is signalled. `EPERM`: the process of that pidfd has ended before.
+pub(super) fn wait_for_eventfd(eventfd: RawFd, pidfd: RawFd) -> Result<(), i32> {
     let events = libc::POLLIN;
-    let mut polled = [eventfd, pidfd].map(|fd| libc::pollfd { fd, events, revents: 0 });
-    let place = polled.as_mut_ptr() as usize;
-    let _ = syscall(libc::SYS_ppoll, [place, polled.len(), 0, 0, KERNEL_SIGSET_BYTES, 0]);
+    let mut polled = [eventfd, pidfd].map(|fd| PollFd { fd, events, revents: 0 });
+    if let error @ ..0 = poll(&mut polled, None) {
+        return Err(-error as i32);
+    }
     let [eventfd, _] = polled;
-    eventfd.revents & libc::POLLIN != 0
+    if eventfd.revents & libc::POLLIN != 0 { Ok(()) } else { Err(libc::EPERM) }
 }
 
 /// Fails if a sandbox refuses [`send`], which it does before the kernel looks for the socket.
