@@ -4,6 +4,8 @@
 use std::time::{Duration, Instant};
 
 use pipewright::{Child, Command, Scope, Signal, Stdio};
+#[cfg(target_os = "linux")]
+use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
 #[cfg(unix)]
 use pipewright_tests::skip::{Need, is_root, skipped};
@@ -243,6 +245,25 @@ fn a_killed_supervisor_does_not_hang_its_host() {
     assert_eq!(child.wait().unwrap().terminating_signal(), Some(Signal::KILL));
     drop(child);
     no_process_is_left(MARK, "waiting");
+}
+
+/// What finds no room is started again (a batch does so), and must not be started twice.
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn a_start_whose_answer_is_lost_does_not_count_as_one_that_did_not_run() {
+    if cannot_supervise() {
+        return;
+    }
+    let mut command = puppet(["wait=600"]);
+    command.env(MARK, alive::mark("lost")).stderr(Stdio::null()).kill_on_parent_exit(Scope::Tree);
+    // Otherwise the first start tells that nothing is started before the program is known to work here.
+    command.spawn().unwrap().kill().unwrap();
+    pipewright_tests::kernel::refuse(&[libc::SYS_recvmsg], libc::ENOMEM);
+    let error = command.spawn().unwrap_err();
+    assert!(!error.is_start(), "{error}");
+    assert!(error.to_string().starts_with("cannot confirm the start of "), "{error}");
+    assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
+    no_process_is_left(MARK, "lost");
 }
 
 #[watched_test]

@@ -117,7 +117,8 @@ impl Error {
         matches!(self.0.operation, FailedOperation::Execute)
     }
 
-    /// Returns true if the start itself failed, at any step: no process of the command ran.
+    /// Returns true if the start itself failed, at any step: no process of the command ran. False for a start that
+    /// cannot be confirmed, because what holds its tree was killed meanwhile: the command may have run.
     #[must_use]
     pub fn is_start(&self) -> bool {
         !matches!(self.0.operation, FailedOperation::Child(_) | FailedOperation::Run)

@@ -13,6 +13,10 @@ use pipewright_os::process::start::{BadInput, Plan, SpawnError, Step, is_path, s
 use super::{Error, ErrorKind, FailedOperation, NotExecutable};
 
 pub(crate) fn could_not_start(plan: &Plan<'_>, failed: SpawnError) -> Error {
+    if failed.step == Step::Confirm {
+        // Not an error of the start: who repeats what did not run must not repeat this.
+        return Error::cannot(plan.program, "confirm the start of", failed.source);
+    }
     let kind = kind(plan, &failed);
     let operation = match failed.step {
         Step::CurrentDir if kind == ErrorKind::PermissionDenied => {

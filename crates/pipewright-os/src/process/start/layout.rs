@@ -388,7 +388,8 @@ impl fmt::Debug for PreExec {
 #[cfg(any(target_os = "macos", test))]
 pub(super) fn number_of(step: Step) -> u32 {
     match step {
-        Step::Check(_) | Step::Create | Step::Breakaway => step::CREATE,
+        // No child reports the others.
+        Step::Check(_) | Step::Create | Step::Breakaway | Step::Confirm => step::CREATE,
         Step::Group => step::GROUP,
         Step::Limit(index) => step::with_index(step::LIMIT, index),
         Step::Umask => step::UMASK,

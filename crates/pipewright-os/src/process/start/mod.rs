@@ -318,6 +318,8 @@ pub enum Step {
     PreExec,
     /// Loading the program.
     Exec,
+    /// Learning the result of the start. The command may have run; it does not run on.
+    Confirm,
 }
 
 /// A value that a plan must not contain.
@@ -357,6 +359,12 @@ pub enum BadInput {
 impl SpawnError {
     fn new(step: Step, source: io::Error) -> SpawnError {
         SpawnError { step, source }
+    }
+
+    /// Creates the error of a start whose result is unknown: nobody may start the command again without being told.
+    #[cfg(target_os = "linux")]
+    fn unknown(source: io::Error) -> SpawnError {
+        SpawnError::new(Step::Confirm, source)
     }
 
     /// Creates the error of a start that was ended at its limit.
@@ -444,6 +452,7 @@ impl fmt::Display for Step {
             Step::TreeLimits => f.write_str("limit its process tree"),
             Step::PreExec => f.write_str("run its pre_exec closures"),
             Step::Exec => f.write_str("load the program"),
+            Step::Confirm => f.write_str("confirm the start"),
         }
     }
 }

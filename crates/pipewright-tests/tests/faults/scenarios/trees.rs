@@ -24,17 +24,13 @@ pub(super) fn all() -> Vec<Scenario> {
         tree_task,
     ];
     all.extend([
-        Scenario::new("slot", slot).without(UNREAD),
-        Scenario::new("slot_again", slot).warm().without(UNREAD),
-        Scenario::new("slot_runner", slot_runner).without(UNREAD),
+        Scenario::new("slot", slot),
+        Scenario::new("slot_again", slot).warm(),
+        Scenario::new("slot_runner", slot_runner),
         Scenario::new("tree_again", |_| Ok(Box::new(tree))).warm(),
     ]);
     all
 }
-
-/// By this the kernel says that the supervisor has ended and left the request unread, so another one gets it. A request
-/// that was read cannot have it.
-const UNREAD: &[(&str, &[i32])] = &[("host recvmsg socket", &[libc::ECONNRESET])];
 
 /// Checks that no process of that number runs, or is about to end.
 pub(super) fn gone(pid: u32) -> Result<(), Fault> {

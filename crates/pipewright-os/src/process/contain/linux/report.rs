@@ -69,9 +69,19 @@ pub(crate) enum NotStarted {
     Command(io::Error),
     /// The guard or the supervisor failed.
     Supervisor(io::Error),
+    /// The answer could not be received, or both were killed before it; the command may have run.
+    Unknown(io::Error),
 }
 
 impl NotStarted {
+    pub(crate) fn into_source(self) -> io::Error {
+        match self {
+            NotStarted::Command(error)
+            | NotStarted::Supervisor(error)
+            | NotStarted::Unknown(error) => error,
+        }
+    }
+
     /// Returns the message that [`Reports::started`] reads, for [`NotStarted::Supervisor`].
     pub(crate) fn words(errno: i32) -> [i64; MESSAGE_WORDS] {
         [STARTED, 0, 0, i64::from(errno), 1, 0]
@@ -101,7 +111,7 @@ pub(crate) enum JobNotStarted {
     NotReceived,
     /// The supervisor was killed during the start; the command may have run. No process is left.
     Killed,
-    /// The request could not be sent, or the answer not received.
+    /// The answer could not be received; the command may have run.
     Socket(io::Error),
 }
 
@@ -116,7 +126,7 @@ pub(crate) const KILLED: &str = "the supervisor was killed";
 
 impl From<Errno> for NotStarted {
     fn from(error: Errno) -> NotStarted {
-        NotStarted::Command(error.into())
+        NotStarted::Unknown(error.into())
     }
 }
 
@@ -165,7 +175,7 @@ impl Reports {
         let (message, pidfd) = self.receive_with_handle()?;
         let word = |index| message.word(index);
         if message.kind() != STARTED {
-            return Err(NotStarted::Command(io::Error::other(KILLED)));
+            return Err(NotStarted::Unknown(io::Error::other(KILLED)));
         }
         match (word(3) as i32, word(4)) {
             (0, _) => Ok(StartedCommand { pid: word(1) as i32, supervisor: word(2) as u32, pidfd }),
@@ -211,10 +221,15 @@ impl Reports {
 
     /// Waits for the result of the start of that job.
     pub(crate) fn job_started(&self, job: i64) -> Result<StartedJob, JobNotStarted> {
+        let mut was_left_unread = false;
         loop {
             let (message, pidfd) = match self.receive_with_handle() {
-                // The kernel reports a request that was left unread.
-                Err(Errno::CONNRESET) => return Err(JobNotStarted::NotReceived),
+                // The supervisor has ended and left a request unread. The kernel reports that once, before the
+                // messages: one of them may say that this command was started, and another request was left.
+                Err(Errno::CONNRESET) if !was_left_unread => {
+                    was_left_unread = true;
+                    continue;
+                }
                 received => received.map_err(JobNotStarted::of_errno)?,
             };
             let word = |index| message.word(index);
@@ -226,6 +241,7 @@ impl Reports {
                     };
                 }
                 // The end of all messages.
+                0 if was_left_unread => return Err(JobNotStarted::NotReceived),
                 0 => return Err(JobNotStarted::Killed),
                 // From the guard, about processes of the slot that it had to adopt.
                 _ => {}
@@ -493,6 +509,16 @@ mod tests {
         drop(theirs);
         assert!(matches!(reports.job_started(1), Err(JobNotStarted::Killed)));
         assert_eq!(reports.request(request, &[]), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn a_start_that_was_reported_before_another_request_was_left_unread_is_a_start() {
+        let (reports, theirs) = Reports::pair().unwrap();
+        reports.request(Request::EndTree { job: 1 }, &[]).unwrap();
+        let report = [STARTED, 77, 1, 0, 0, 0].map(i64::to_ne_bytes);
+        rustix::net::send(&theirs, report.as_flattened(), SendFlags::empty()).unwrap();
+        drop(theirs);
+        assert_eq!(reports.job_started(1).unwrap().pid, 77);
     }
 
     #[test]

@@ -361,9 +361,10 @@ fn start_below_supervisor(
         (None, Err(NotStarted::Supervisor(error) | NotStarted::Command(error))) => {
             create_error(error)
         }
+        (None, Err(NotStarted::Unknown(error))) => SpawnError::unknown(error),
         // Signals would go by a number that the supervisor may have freed.
         (None, Ok(StartedCommand { pidfd: None, .. })) => {
-            create_error(io::Error::from_raw_os_error(libc::EMFILE))
+            SpawnError::unknown(io::Error::from_raw_os_error(libc::EMFILE))
         }
         (None, Ok(StartedCommand { pid, pidfd, supervisor })) => match guard {
             Some(guard) => {
@@ -372,7 +373,7 @@ fn start_below_supervisor(
                 image::prove();
                 return Ok(SupervisedChild { pid, pidfd, supervisor });
             }
-            None => create_error(io::ErrorKind::Unsupported.into()),
+            None => SpawnError::unknown(io::Error::other("its guard has no pidfd")),
         },
     };
     // The supervisor has ended, or gets the request to end now (a fork of this process may hold a copy, so

@@ -161,7 +161,7 @@ fn start_on_this_thread(setup: &ChildSetup<'_>) -> Result<ChildHandle, SpawnErro
         // The result of the start is unknown, so the child must not run. Ignored: it has ended on its own.
         let _ = exit.signal(Signal::KILL);
     }
-    match finished.map_err(create_error).err().or_else(|| failure(setup)) {
+    match finished.map_err(SpawnError::unknown).err().or_else(|| failure(setup)) {
         None => Ok(exit),
         Some(error) => {
             // It has exited; leave no zombie. One that the kernel does not end now is left. Ignored: it has been

@@ -231,9 +231,7 @@ fn try_image(image: BorrowedFd<'_>) -> io::Result<()> {
     // A message that has not arrived says nothing about this machine.
     let lost = || io::Error::from_raw_os_error(libc::EAGAIN);
     if reports.peek()?.ok_or_else(lost)? == SupervisorReport::Started {
-        reports.started().map_err(|error| match error {
-            NotStarted::Command(error) | NotStarted::Supervisor(error) => error,
-        })?;
+        reports.started().map_err(NotStarted::into_source)?;
     }
     if reports.take()?.ok_or_else(lost)? == SupervisorReport::CanWork {
         return Ok(());

@@ -28,7 +28,7 @@ use crate::process::child::{ChildHandle, Containment, linux as exit};
 use crate::process::contain::linux::image::image;
 use crate::process::contain::linux::job::{self, Job, JobReporter, JobTree, SlotSupervisor};
 use crate::process::contain::linux::limits::{GroupNames, KeptGroups};
-use crate::process::contain::linux::report::{JobNotStarted, KILLED, NotStarted, Ready};
+use crate::process::contain::linux::report::{JobNotStarted, KILLED, Ready};
 use crate::process::contain::linux::{Supervisor, release_groups};
 use crate::process::nolibc::message::Request;
 use crate::process::nolibc::steps::STOP_PENDING;
@@ -232,11 +232,9 @@ impl From<JobNotStarted> for Failed {
                 Failed::Start(SpawnError::new(layout::step_of(step), error))
             }
             JobNotStarted::NotReceived => Failed::NotReceived,
-            JobNotStarted::Killed => {
-                Failed::Holder(SpawnError::new(Step::Contain, io::Error::other(KILLED)))
-            }
-            // The result is unknown, so the command must not run.
-            JobNotStarted::Socket(error) => Failed::Holder(SpawnError::new(Step::Create, error)),
+            JobNotStarted::Killed => Failed::Holder(SpawnError::unknown(io::Error::other(KILLED))),
+            // So the command must not run on.
+            JobNotStarted::Socket(error) => Failed::Holder(SpawnError::unknown(error)),
         }
     }
 }
@@ -327,8 +325,7 @@ impl State {
         let Some(pidfd) = pidfd else {
             job.release();
             job.end();
-            let error = io::Error::from_raw_os_error(libc::EMFILE);
-            return Err(SpawnError::new(Step::Create, error));
+            return Err(SpawnError::unknown(io::Error::from_raw_os_error(libc::EMFILE)));
         };
         let exit = exit::ChildHandle::of_small_parent(job.command(), pidfd)
             .with_reporter(Box::new(JobReporter(Arc::clone(&job))))
@@ -499,12 +496,11 @@ fn launch(
                 ignores_sigchld: context.ignores_sigchld.load(Relaxed),
             });
         }
-        (Err(NotStarted::Supervisor(error) | NotStarted::Command(error)), _)
-            if !is_lack(&error) =>
-        {
-            cannot_contain(error)
-        }
-        (Err(NotStarted::Supervisor(error) | NotStarted::Command(error)), _) => create_error(error),
+        // No command was asked for.
+        (Err(error), _) => match error.into_source() {
+            error if is_lack(&error) => create_error(error),
+            error => cannot_contain(error),
+        },
         (Ok(_), None) => create_error(std::io::ErrorKind::Unsupported.into()),
     };
     release_groups(&reports);
