@@ -77,6 +77,7 @@ mod imp {
     use rustix::io::Errno;
 
     use crate::base::generation::Generation;
+    use crate::base::wait::poll_again;
     use crate::base::wake::Wake;
     use crate::disk::file::{Action, FileRequest, FinishedRequest, InFlight};
     use crate::disk::unavailable::{RefusalContext, UnavailableReason};
@@ -241,7 +242,7 @@ mod imp {
             }
             let mut polled =
                 [PollFd::new(&self.completed, PollFlags::IN), PollFd::new(&wake.0, PollFlags::IN)];
-            match rustix::event::poll(&mut polled, None) {
+            match poll_again(&mut polled, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

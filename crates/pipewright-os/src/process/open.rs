@@ -136,6 +136,7 @@ mod imp {
     use rustix::process::{Pid, PidfdFlags};
 
     use super::{ProcessState, impossible_number};
+    use crate::base::wait::poll_again;
     use crate::process::child::linux::{WaitTarget, waitid};
     use crate::process::member::Member;
     use crate::process::pidfd::{SavedStatus, pidfds_are_refused, saved_status};
@@ -233,7 +234,7 @@ mod imp {
                 // A limit too large for the call means no limit.
                 let left = Timespec::try_from(left).ok();
                 let mut polled = [PollFd::from_borrowed_fd(self.pidfd()?, flags)];
-                match rustix::event::poll(&mut polled, left.as_ref()) {
+                match poll_again(&mut polled, left.as_ref()) {
                     Err(Errno::INTR) => {}
                     done => return Ok(done? > 0),
                 }

@@ -467,7 +467,8 @@ pub(crate) fn findings(
     }
     // A wait takes many things together, and must not end them all. An `epoll_ctl` is about one, and so is the wait for
     // a disk.
-    let is_shortage = |it: &Injection| it.errno == libc::ENOMEM && it.key.contains(" ppoll");
+    let is_wait = |key: &str| key.contains(" ppoll") || key.contains(" poll");
+    let is_shortage = |it: &Injection| it.errno == libc::ENOMEM && is_wait(&it.key);
     let has_failed = run.passes.get(&1).is_some_and(|(result, _)| result == "told");
     if !is_about_disks && has_failed && injection.is_some_and(is_shortage) {
         add("untrue", "a wait that had no memory once has failed what it waited for".to_owned());

@@ -21,6 +21,8 @@ use crate::base::pipe::{PipeReader, PipeWriter};
 use crate::base::wake::{EventSource, WaitEvent};
 #[cfg(unix)]
 use unix as imp;
+#[cfg(unix)]
+pub(crate) use unix::poll_again;
 
 pub use descriptor::WaitDescriptor;
 #[cfg(feature = "tokio")]
@@ -146,6 +148,8 @@ mod unix {
     use std::time::{Duration, Instant};
     use std::{io, mem};
 
+    use rustix::event::{PollFd, Timespec};
+
     use super::{Slot, make_room};
     use crate::base::pipe::PipeReader;
     use crate::base::wake::EventSource;
@@ -268,6 +272,24 @@ mod unix {
     fn read(pipe: &PipeReader, buffer: &mut Vec<u8>) -> io::Result<usize> {
         make_room(buffer)?;
         pipe.read_ready(buffer)
+    }
+
+    /// Polls as rustix does; without memory, tries again as [`wait`] does. A signal ends it.
+    pub(crate) fn poll_again(
+        polled: &mut [PollFd<'_>],
+        limit: Option<&Timespec>,
+    ) -> rustix::io::Result<usize> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match rustix::event::poll(polled, limit) {
+                Err(error) if is_lack_of_memory(&error.into()) && pause <= LONGEST_PAUSE => {
+                    // Ignored: as below.
+                    let _ = poll_once(&mut [], Some(pause));
+                    pause *= 2;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Waits with a function that waits once. A lack of memory fails everything that is waited for together, and is

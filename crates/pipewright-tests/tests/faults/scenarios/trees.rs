@@ -18,6 +18,7 @@ pub(super) fn all() -> Vec<Scenario> {
         tree_best_effort,
         group,
         parent_exit,
+        parent_exit_wait,
         parent_exit_child,
         runner_of_trees,
         tree_kill_on_drop,
@@ -119,6 +120,18 @@ fn tree_best_effort(scene: &Scene) -> Seen {
 
 fn parent_exit(scene: &Scene) -> Seen {
     run(scene, scene.script("a", SHORT).kill_on_parent_exit(Scope::Tree))
+}
+
+/// With the waits that are for one thing alone.
+fn parent_exit_wait(scene: &Scene) -> Seen {
+    let mut command = scene.script("a", "exit 7");
+    let child = command.kill_on_parent_exit(Scope::Tree).spawn().map_err(Fault::told)?;
+    let status = child.wait().map_err(Fault::told)?;
+    // Killed, because what holds it failed.
+    let code = status.code().ok_or_else(|| Fault::Told(status.to_string()))?;
+    expect("code", code, 7)?;
+    scene.ran("a")?;
+    Ok(String::new())
 }
 
 fn parent_exit_child(scene: &Scene) -> Seen {

@@ -21,6 +21,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::{PipeOptions, PipeReader, PipeWriter};
 use crate::base::handle::Handle;
 use crate::base::test_hooks::{Forced, is_forced};
+use crate::base::wait::poll_again;
 
 /// The most that one read takes from a pipe, if the size is ours to choose. The kernel holds the
 /// pipe's lock for the whole read, so a reader that takes a megabyte at once keeps its writer
@@ -247,7 +248,7 @@ fn wait_and_retry(error: Errno, fd: BorrowedFd<'_>, flags: PollFlags) -> io::Res
 /// Waits until a call would do something, or a signal came.
 pub(crate) fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
     let mut polled = [PollFd::from_borrowed_fd(fd, flags)];
-    match rustix::event::poll(&mut polled, None) {
+    match poll_again(&mut polled, None) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -16,6 +16,7 @@ use rustix::net::{
 };
 
 use crate::base::generation::Generation;
+use crate::base::wait::poll_again;
 use crate::process::child::linux::ExitReporter;
 use crate::process::nolibc::message::{
     CAN_WORK, ENDED, ENDED_LAST, MESSAGE_WORDS, MOST_HANDLES, READY, Request, STARTED, STOPPED,
@@ -447,7 +448,7 @@ impl ExitReporter for CommandReporter {
     fn wait_for_more(&self) -> io::Result<()> {
         self.reports.check_home()?;
         let mut polled = [PollFd::new(&*self.reports, PollFlags::IN)];
-        rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
+        rustix::io::retry_on_intr(|| poll_again(&mut polled, None))?;
         Ok(())
     }
 

@@ -28,6 +28,7 @@ use crate::base::generation::PerProcess;
 use crate::base::handle::Handle;
 use crate::base::signal::{AllBlocked, Signal};
 use crate::base::test_hooks::{Forced, is_forced};
+use crate::base::wait::poll_again;
 use crate::process::child::{ChildHandle, Containment, linux as exit};
 use crate::process::nolibc::call;
 use crate::process::nolibc::steps::{Move, STOP_PENDING, Stdio, Steps};
@@ -395,7 +396,7 @@ impl ErrorPipe {
 fn is_readable(read: &OwnedFd) -> bool {
     let pause = Timespec { tv_sec: 0, tv_nsec: PAUSE_NANOS };
     let mut polled = [PollFd::new(read, PollFlags::IN)];
-    !matches!(rustix::event::poll(&mut polled, Some(&pause)), Ok(0) | Err(Errno::INTR))
+    !matches!(poll_again(&mut polled, Some(&pause)), Ok(0) | Err(Errno::INTR))
 }
 
 /// Creates the ends, with numbers that no handle will be placed under and that the setup does not name. A

@@ -17,6 +17,8 @@ use rustix::net::{
     send, socket_with,
 };
 
+use crate::base::wait::poll_again;
+
 /// The length of the longest message that is read. Those about units have some hundred bytes.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -205,7 +207,7 @@ fn connected(path: &Path, deadline: Instant) -> Result<UnixStream, Failure> {
 /// Waits until a stream is ready.
 fn wait(stream: &UnixStream, flags: PollFlags, deadline: Instant) -> Result<(), Failure> {
     let left = left(deadline)?;
-    match rustix::event::poll(&mut [PollFd::from_borrowed_fd(stream.as_fd(), flags)], Some(&left)) {
+    match poll_again(&mut [PollFd::from_borrowed_fd(stream.as_fd(), flags)], Some(&left)) {
         Ok(0) => Err(Failure::NoAnswer),
         // An error of the connection is reported by the call that follows.
         Ok(_) | Err(Errno::INTR) => Ok(()),
