@@ -383,5 +383,6 @@ fn read_answer(reader: &mut impl Read, mark: &Mark) -> Result<String, RemoteErro
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;
