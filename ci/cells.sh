@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes the names of the cells of ci/matrix.sh for a workflow, as a line of JSON: to the file GITHUB_OUTPUT, or to stdout.
+# Writes the names of the cells of ci/matrix.sh for a workflow, as a line of JSON: to the file GITHUB_OUTPUT, or to
+# stdout.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

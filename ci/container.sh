@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the container image of the recipe `Containerfile` from the archives of ci/release.sh: `ci/container.sh` lays its files out in
-# target/container, and tries them as the whole of a root in a namespace. `ci/container.sh build NAME` builds the image with docker
-# for this processor, and `ci/container.sh push NAME` for each, and pushes it. Exits with 77 if that is not possible.
+# Builds the container image of the recipe `Containerfile` from the archives of ci/release.sh: `ci/container.sh` lays
+# its files out in target/container, and tries them as the whole of a root in a namespace. `ci/container.sh build NAME`
+# builds the image with docker for this processor, and `ci/container.sh push NAME` for each, and pushes it. Exits with
+# 77 if that is not possible.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh

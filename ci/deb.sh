@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sourced by release.sh. Makes a Debian package of the folder of an archive: the static tool needs no other package.
 
-# debian_package FOLDER ARCHITECTURE VERSION OUT, with the time of the files in `time`: FOLDER has the tool, man/, completions/ and the licences.
+# debian_package FOLDER ARCHITECTURE VERSION OUT, with the time of the files in `time`: FOLDER has the tool, man/,
+# completions/ and the licences.
 debian_package() {
     local folder=$1 arch=$2 version=$3 out=$4 root page
     root=$(mktemp -d)

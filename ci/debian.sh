@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian package of ci/release.sh in a clean Debian that has nothing else, and runs the README's main command there:
+# Installs the Debian package of ci/release.sh in a clean Debian that has nothing else, and runs the README's main
+# command there:
 # `bash ci/debian.sh`. lintian looks at the package. Exits with 77 if no Debian can be had here.
 set -euo pipefail
 cd "$(dirname "$0")/.."

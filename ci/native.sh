@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the suites on the machine at hand, whichever its system and processor are: `bash ci/native.sh`. On Linux and macOS with the test
-# hooks, as the gate has them. The gate itself is for Linux on x86-64.
+# Runs the suites on the machine at hand, whichever its system and processor are: `bash ci/native.sh`. On Linux and
+# macOS with the test hooks, as the gate has them. The gate itself is for Linux on x86-64.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 RUST_BACKTRACE=1 PROPTEST_CASES=64

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs the npm package of the workers in Node into target/npm, with its licences, and uses it from there as a program that has
-# installed it would. Exits with 77 without npm.
+# Packs the npm package of the workers in Node into target/npm, with its licences, and uses it from there as a program
+# that has installed it would. Exits with 77 without npm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh

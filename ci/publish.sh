@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Publishes what the scripts of a release have built: `bash ci/publish.sh github|crates|npm`. The Python package is published by an
-# action, which the registry trusts. Each says what it would do, and does it with PUBLISH=yes alone, as .github/workflows/release.yml
-# has it.
+# Publishes what the scripts of a release have built: `bash ci/publish.sh github|crates|npm`. The Python package is
+# published by an action, which the registry trusts. Each says what it would do, and does it with PUBLISH=yes alone, as
+# .github/workflows/release.yml has it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh

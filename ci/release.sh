@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Builds the archives of a release into target/release-archives, with their SHA-256 checksums: `bash ci/release.sh`, or with
-# the targets as arguments. The default is Linux on x86-64 and on aarch64, both static (musl), and Windows on x86-64.
-# Each archive has the tool, the licences, README, CHANGELOG and the bill of materials (CycloneDX); those for Linux also the manual
-# pages and the completions, and beside each is a Debian package. With an address of the repository (Cargo.toml), so are the formula
-# for Homebrew and the manifests for winget.
-# The same commit gives the same archives: files have the time of the commit, no owner, and one order. Runs each tool that
-# this machine can run, and checks that the Linux tools need no library. Exits with 77 if a target's library is missing.
+# Builds the archives of a release into target/release-archives, with their SHA-256 checksums: `bash ci/release.sh`, or
+# with the targets as arguments. The default is Linux on x86-64 and on aarch64, both static (musl), and Windows on
+# x86-64. Each archive has the tool, the licences, README, CHANGELOG and the bill of materials (CycloneDX); those for
+# Linux also the manual pages and the completions, and beside each is a Debian package. With an address of the
+# repository (Cargo.toml), so are the formula for Homebrew and the manifests for winget.
+# The same commit gives the same archives: files have the time of the commit, no owner, and one order. Runs each tool
+# that this machine can run, and checks that the Linux tools need no library. Exits with 77 if a target's library is
+# missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/toolchain.sh

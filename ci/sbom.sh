@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prints the bill of materials of the tool for a target, in CycloneDX 1.5 (JSON): `bash ci/sbom.sh TARGET`. The tree of cargo, with
-# the features that the tool has, in one order and without a time: the same commit gives the same bytes. (cargo-cyclonedx writes a
-# random number and the time, and into the source tree.)
+# Prints the bill of materials of the tool for a target, in CycloneDX 1.5 (JSON): `bash ci/sbom.sh TARGET`. The tree of
+# cargo, with the features that the tool has, in one order and without a time: the same commit gives the same bytes.
+# (cargo-cyclonedx writes a random number and the time, and into the source tree.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks that all packages have one version, and one address of the repository: `bash ci/version.sh`. `ci/version.sh set VERSION` and
+# Checks that all packages have one version, and one address of the repository: `bash ci/version.sh`. `ci/version.sh set
+# VERSION` and
 # `ci/version.sh repository ADDRESS` write it everywhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."

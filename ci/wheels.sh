@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds the wheels of the Python package into target/wheels, for any Linux on x86-64 and on aarch64, for glibc 2.17 and later and for
-# musl 1.2, and the source distribution: `bash ci/wheels.sh`. zig, from its Python package, is the linker. Checks what a registry
-# would, runs the suite with the wheel for this machine, and installs the package from its sources alone. `ci/wheels.sh sdist` does
-# the last part only, in a build that is not optimized. Exits with 77 if Python or zig cannot be had; a wheel whose Rust library cannot is left out.
+# Builds the wheels of the Python package into target/wheels, for any Linux on x86-64 and on aarch64, for glibc 2.17 and
+# later and for musl 1.2, and the source distribution: `bash ci/wheels.sh`. zig, from its Python package, is the linker.
+# Checks what a registry would, runs the suite with the wheel for this machine, and installs the package from its
+# sources alone. `ci/wheels.sh sdist` does the last part only, in a build that is not optimized. Exits with 77 if Python
+# or zig cannot be had; a wheel whose Rust library cannot is left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/machine.sh

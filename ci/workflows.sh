@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lints the workflows with actionlint, and checks that each of their steps calls a script of ci/, which runs here too. Go brings
-# actionlint, which is kept in a cache. Exits with 77 without Go.
+# Lints the workflows with actionlint, and checks that each of their steps calls a script of ci/, which runs here too.
+# Go brings actionlint, which is kept in a cache. Exits with 77 without Go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${PIPEWRIGHT_LINT_CACHE:-$HOME/.cache/pipewright-lint}

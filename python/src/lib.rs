@@ -53,8 +53,8 @@ fn claim_for_this_interpreter(py: Python<'_>) -> PyResult<()> {
     Err(PyImportError::new_err(words))
 }
 
-/// Refuses a package that this module was not built with: another distribution with a package `pipewright` has written its
-/// files over these, or a file is left of another version.
+/// Refuses a package that this module was not built with: another distribution with a package `pipewright` has written
+/// its files over these, or a file is left of another version.
 fn belongs_to_its_package(py: Python<'_>) -> PyResult<()> {
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     let package = py.import("sys")?.getattr("modules")?.get_item("pipewright")?;

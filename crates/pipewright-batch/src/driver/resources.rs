@@ -1,4 +1,4 @@
-//! What the jobs may take of the machine: memory, and below a jobserver CPUs.
+//! The share of the machine that jobs may take: memory, and below a jobserver CPUs.
 //!
 //! Memory is watched from the first job on that states its memory. The memory that was free while no job ran is what
 //! all jobs together may reserve, unless the batch has a limit of its own. When little of it is left, no job starts;

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | this file | a job, its setters and its settings; the values of a record; commands as text for a shell |
-//! | `template.rs` | commands with placeholders |
+//! | `template/` | commands with placeholders |
 //! | `identity.rs` | the identity of a job |
 //! | `stored.rs` | jobs as the log keeps them |
 

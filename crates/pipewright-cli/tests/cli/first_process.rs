@@ -1,4 +1,5 @@
-//! The tool as the first process of a container: it reaps orphans, passes signals on, and has the exit code of its command.
+//! The tool as the first process of a container: it reaps orphans, passes signals on, and has the exit code of its
+//! command.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 use super::shared::watchdog::Watchdog;
 use super::{err, out, pace};
 
-/// Makes the tool the first process of a pid namespace, with its arguments and a shell script as its command; `None` if there can
-/// be no namespace here.
+/// Makes the tool the first process of a pid namespace, with its arguments and a shell script as its command; `None` if
+/// there can be no namespace here.
 fn first_process(options: &[&str], script: &str) -> Option<Command> {
     let namespace = ["--pid", "--fork", "--kill-child", "--mount-proc"];
     let tried = Command::new("unshare").args(namespace).arg("true").output();

@@ -15,6 +15,8 @@ pub mod os_text;
 #[cfg(windows)]
 pub(crate) mod overlapped;
 pub mod pipe;
+#[cfg(unix)]
+pub(crate) mod poll;
 pub mod private_file;
 pub mod service_thread;
 pub mod signal;

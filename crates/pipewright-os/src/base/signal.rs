@@ -219,8 +219,8 @@ mod imp {
         true
     }
 
-    /// Returns the group of a process; 0 is this one. `None`: there is no such process, or its group was made outside of this
-    /// pid namespace, where it has no number: `unshare --pid` starts the first process of one so.
+    /// Returns the group of a process; 0 is this one. `None`: there is no such process, or its group was made outside
+    /// of this pid namespace, where it has no number: `unshare --pid` starts the first process of one so.
     ///
     /// The functions of rustix take a group's number for one that is not zero.
     pub(crate) fn group_of(pid: i32) -> Option<i32> {

@@ -77,7 +77,7 @@ mod imp {
     use rustix::io::Errno;
 
     use crate::base::generation::Generation;
-    use crate::base::wait::poll_again;
+    use crate::base::poll::poll_again;
     use crate::base::wake::Wake;
     use crate::disk::file::{Action, FileRequest, FinishedRequest, InFlight};
     use crate::disk::unavailable::{RefusalContext, UnavailableReason};

@@ -2,9 +2,9 @@
 
 use std::io;
 
-/// Splits this process in two if it is the first one of its pid namespace, and returns in the second one, which does the work of
-/// the program. The first one passes signals on to it, reaps what the namespace leaves behind, and exits with its exit code (128 and
-/// the number of the signal that killed it). Any other process returns at once.
+/// Splits this process in two if it is the first one of its pid namespace, and returns in the second one, which does
+/// the work of the program. The first one passes signals on to it, reaps what the namespace leaves behind, and exits
+/// with its exit code (128 and the number of the signal that killed it). Any other process returns at once.
 ///
 /// A first process gets every orphan for a child, and orphans that nobody reaps stay as zombies until no pid is free. A
 /// signal that it does not handle has no effect. A program that waits for its own children alone would fail at both.
@@ -60,8 +60,8 @@ mod imp {
                     return code;
                 }
             } else if !is_of_kernel || signal == libc::SIGHUP {
-                // What is typed at a terminal reaches its whole group, and so the second process; a hang-up reaches the leader alone.
-                // SAFETY: kill takes no pointer. The child has not been reaped: the number is its own.
+                // What is typed at a terminal reaches its whole group, and so the second process; a hang-up reaches the
+                // leader alone. SAFETY: kill takes no pointer. The child has not been reaped: the number is its own.
                 unsafe { libc::kill(child, signal) };
             }
         }

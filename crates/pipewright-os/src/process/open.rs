@@ -136,7 +136,7 @@ mod imp {
     use rustix::process::{Pid, PidfdFlags};
 
     use super::{ProcessState, impossible_number};
-    use crate::base::wait::poll_again;
+    use crate::base::poll::poll_again;
     use crate::process::child::linux::{WaitTarget, waitid};
     use crate::process::member::Member;
     use crate::process::pidfd::{SavedStatus, pidfds_are_refused, saved_status};

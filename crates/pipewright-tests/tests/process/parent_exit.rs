@@ -247,7 +247,7 @@ fn a_killed_supervisor_does_not_hang_its_host() {
     no_process_is_left(MARK, "waiting");
 }
 
-/// What finds no room is started again (a batch does so), and must not be started twice.
+/// A start that finds no room is tried again (a batch does so), and must not be made twice.
 #[cfg(target_os = "linux")]
 #[isolated_test]
 fn a_start_whose_answer_is_lost_does_not_count_as_one_that_did_not_run() {

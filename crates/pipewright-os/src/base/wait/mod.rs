@@ -21,8 +21,6 @@ use crate::base::pipe::{PipeReader, PipeWriter};
 use crate::base::wake::{EventSource, WaitEvent};
 #[cfg(unix)]
 use unix as imp;
-#[cfg(unix)]
-pub(crate) use unix::poll_again;
 
 pub use descriptor::WaitDescriptor;
 #[cfg(feature = "tokio")]
@@ -148,10 +146,9 @@ mod unix {
     use std::time::{Duration, Instant};
     use std::{io, mem};
 
-    use rustix::event::{PollFd, Timespec};
-
     use super::{Slot, make_room};
     use crate::base::pipe::PipeReader;
+    use crate::base::poll::{FIRST_PAUSE, LONGEST_PAUSE, is_lack_of_memory};
     use crate::base::wake::EventSource;
 
     /// The number of entries on the stack. One child has at most five sources, so the usual wait
@@ -274,24 +271,6 @@ mod unix {
         pipe.read_ready(buffer)
     }
 
-    /// Polls as rustix does; without memory, tries again as [`wait`] does. A signal ends it.
-    pub(crate) fn poll_again(
-        polled: &mut [PollFd<'_>],
-        limit: Option<&Timespec>,
-    ) -> rustix::io::Result<usize> {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            match rustix::event::poll(polled, limit) {
-                Err(error) if is_lack_of_memory(&error.into()) && pause <= LONGEST_PAUSE => {
-                    // Ignored: as below.
-                    let _ = poll_once(&mut [], Some(pause));
-                    pause *= 2;
-                }
-                done => return done,
-            }
-        }
-    }
-
     /// Waits with a function that waits once. A lack of memory fails everything that is waited for together, and is
     /// gone the next moment: the wait is tried again, with growing pauses that last 1 s in all.
     fn poll(
@@ -314,14 +293,6 @@ mod unix {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    const FIRST_PAUSE: Duration = Duration::from_millis(1);
-    const LONGEST_PAUSE: Duration = Duration::from_millis(512);
-
-    /// Returns true if the kernel had no memory for the entries. macOS says that with `EAGAIN`, see poll(2).
-    fn is_lack_of_memory(error: &io::Error) -> bool {
-        matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN))
     }
 
     /// Polls once, with each descriptor once if the system needs that.

@@ -20,8 +20,8 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::{PipeOptions, PipeReader, PipeWriter};
 use crate::base::handle::Handle;
+use crate::base::poll::poll_again;
 use crate::base::test_hooks::{Forced, is_forced};
-use crate::base::wait::poll_again;
 
 /// The most that one read takes from a pipe, if the size is ours to choose. The kernel holds the
 /// pipe's lock for the whole read, so a reader that takes a megabyte at once keeps its writer

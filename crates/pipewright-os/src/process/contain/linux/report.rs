@@ -16,7 +16,7 @@ use rustix::net::{
 };
 
 use crate::base::generation::Generation;
-use crate::base::wait::poll_again;
+use crate::base::poll::poll_again;
 use crate::process::child::linux::ExitReporter;
 use crate::process::nolibc::message::{
     CAN_WORK, ENDED, ENDED_LAST, MESSAGE_WORDS, MOST_HANDLES, READY, Request, STARTED, STOPPED,

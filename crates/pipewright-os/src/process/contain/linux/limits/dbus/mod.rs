@@ -17,7 +17,7 @@ use rustix::net::{
     send, socket_with,
 };
 
-use crate::base::wait::poll_again;
+use crate::base::poll::poll_again;
 
 /// The length of the longest message that is read. Those about units have some hundred bytes.
 const MOST_BYTES: usize = 1 << 20;
