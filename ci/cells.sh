@@ -4,4 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-bash ci/matrix.sh --list | python3 -c 'import json, sys; print("names=" + json.dumps(sys.stdin.read().splitlines()))' >> "${GITHUB_OUTPUT:-/dev/stdout}"
+bash ci/matrix.sh --list |
+    python3 -c 'import json, sys; print("names=" + json.dumps(sys.stdin.read().splitlines()))' \
+        >> "${GITHUB_OUTPUT:-/dev/stdout}"

@@ -31,23 +31,31 @@ case ${1:-} in
         DOCKER_BUILDKIT=1 docker build --file Containerfile --tag "${2:?a name}:$version" "$out" ;;
     push)
         docker buildx version > /dev/null 2>&1 || skip program:docker "builds images"
-        docker buildx build --file Containerfile --platform "$(IFS=,; echo "${platforms[*]}")" --tag "${2:?a name}:$version" \
-            --tag "$2:latest" --provenance=true --sbom=true --push "$out" ;;
+        docker buildx build --file Containerfile --platform "$(IFS=,; echo "${platforms[*]}")" \
+            --tag "${2:?a name}:$version" --tag "$2:latest" --provenance=true --sbom=true --push "$out" ;;
     *)
-        case $(uname -m) in x86_64) root=$out/amd64 ;; aarch64) root=$out/arm64 ;; *) skip linux-x86-64 "runs the tool of the image" ;; esac
+        case $(uname -m) in
+            x86_64) root=$out/amd64 ;;
+            aarch64) root=$out/arm64 ;;
+            *) skip linux-x86-64 "runs the tool of the image" ;;
+        esac
         unshare --pid --fork --mount true 2> /dev/null || skip pidns "runs the tool of the image"
         # As an engine does: a root that is empty but for /proc and /dev/null, where the tool is the first process.
         mkdir -p "$root/proc" "$root/dev"
         : > "$root/dev/null"
         inside() {
-            unshare --pid --fork --kill-child --mount sh -c 'mount -t proc none "$1/proc" && mount --bind /dev/null "$1/dev/null" && exec chroot "$@"' \
+            unshare --pid --fork --kill-child --mount sh -c \
+                'mount -t proc none "$1/proc" && mount --bind /dev/null "$1/dev/null" && exec chroot "$@"' \
                 sh "$root" "$@"
         }
         code=0
         # A command that lives on, below one that is stopped: the code is that of a timeout, and nothing is left.
-        output=$(inside /usr/bin/pipewright run --timeout 500ms --report - -- /usr/bin/pipewright run -- /usr/bin/pipewright bench pipes) || code=$?
-        [ "$code" = 124 ] && grep -q '"outcome":"timed_out"' <<< "$output" || fail "the tool exited with $code and printed: $output"
-        [ "$(inside /usr/bin/pipewright batch --progress none -- /usr/bin/pipewright ::: --version --version | sort -u)" = "pipewright $version" ] ||
+        output=$(inside /usr/bin/pipewright run --timeout 500ms --report - -- \
+            /usr/bin/pipewright run -- /usr/bin/pipewright bench pipes) || code=$?
+        [ "$code" = 124 ] && grep -q '"outcome":"timed_out"' <<< "$output" ||
+            fail "the tool exited with $code and printed: $output"
+        [ "$(inside /usr/bin/pipewright batch --progress none -- /usr/bin/pipewright ::: --version --version |
+            sort -u)" = "pipewright $version" ] ||
             fail "a batch has other output"
         rm -r "$root/proc" "$root/dev"
         say "$(stat -c %s "$root/usr/bin/pipewright") bytes are a whole image, and its first process" ;;

@@ -20,8 +20,9 @@ debian_package() {
     install -D -m 644 "$folder/completions/pipewright.nu" "$share/nushell/completions/pipewright.nu"
     install -D -m 644 CHANGELOG.md "$share/doc/pipewright/changelog"
     gzip -9n "$share/doc/pipewright/changelog"
-    printf 'pipewright (%s) unstable; urgency=medium\n\n  * The release %s: changelog.gz.\n\n -- %s  %s\n' "$full" "$version" "$maintainer" \
-        "$(LC_ALL=C date -u -R -d "$time")" | gzip -9n > "$share/doc/pipewright/changelog.Debian.gz"
+    printf 'pipewright (%s) unstable; urgency=medium\n\n  * The release %s: changelog.gz.\n\n -- %s  %s\n' \
+        "$full" "$version" "$maintainer" "$(LC_ALL=C date -u -R -d "$time")" |
+        gzip -9n > "$share/doc/pipewright/changelog.Debian.gz"
     chmod 644 "$share/doc/pipewright/changelog.Debian.gz"
     install -D -m 644 "$folder"/pipewright.cdx.json "$share/doc/pipewright/pipewright.cdx.json"
     { printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\nFiles: *\n'
@@ -45,6 +46,7 @@ Description: runs commands with timeouts, limits and reports
 END
     (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum > DEBIAN/md5sums)
     find "$root" -exec touch -h -d "$time" {} +
-    SOURCE_DATE_EPOCH=${time#@} dpkg-deb --root-owner-group -Zxz --build "$root" "$out/pipewright_${full}_$arch.deb" > /dev/null
+    SOURCE_DATE_EPOCH=${time#@} dpkg-deb --root-owner-group -Zxz --build "$root" \
+        "$out/pipewright_${full}_$arch.deb" > /dev/null
     rm -rf "$root"
 }

@@ -12,15 +12,18 @@ package=$(ls "$out"/pipewright_*_amd64.deb 2> /dev/null) || fail "there is no pa
 packages debootstrap lintian
 as_root true 2> /dev/null || skip root "installs a Debian"
 # A static program is what it is meant to be; the address of the maintainer is the owner's to set (ci/deb.sh).
-lintian --allow-root --fail-on error --suppress-tags statically-linked-binary,shared-library-lacks-prerequisites,bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs \
-    "$package"
+tags=statically-linked-binary,shared-library-lacks-prerequisites
+tags+=,bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs
+lintian --allow-root --fail-on error --suppress-tags "$tags" "$package"
 
 cache=$(realpath -m "${PIPEWRIGHT_VM_CACHE:-$HOME/.cache/pipewright-machines}")
 base=$cache/debian-minbase-1
 make_base() {
     [ ! -d "$base" ] || return 0
     say "fetching a Debian"
-    local mirror; mirror=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' | awk '$2 == "Debian" && $1 !~ /security/ {print $1; exit}')
+    local mirror
+    mirror=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' |
+        awk '$2 == "Debian" && $1 !~ /security/ {print $1; exit}')
     as_root debootstrap --variant=minbase bookworm "$new/base" ${mirror:+"$mirror"} > "$new/log" 2>&1 ||
         { tail -n 3 "$new/log" >&2; skip archive:bookworm "a Debian cannot be fetched"; }
     mv "$new/base" "$base"
@@ -33,7 +36,10 @@ as_root cp -a "$base/." "$root/"
 cp "$package" "$root/tmp/pipewright.deb"
 cp README.md "$root/tmp/"
 # Its own processes, and nothing of this machine's.
-inside() { as_root unshare --pid --fork --kill-child --mount sh -c 'mount -t proc none "$1/proc" && exec chroot "$@"' sh "$root" "$@"; }
+inside() {
+    as_root unshare --pid --fork --kill-child --mount sh -c 'mount -t proc none "$1/proc" && exec chroot "$@"' \
+        sh "$root" "$@"
+}
 inside dpkg -i /tmp/pipewright.deb
 command=$(sed -n '/^```sh$/,/^```$/p' README.md | sed -n 's/^cargo run -- run /pipewright run /p' | head -n 1)
 [ -n "$command" ] || fail "the README has no main command"
@@ -41,7 +47,8 @@ code=0
 output=$(inside bash -c "$command") || code=$?
 [ "$code" = 124 ] && [ "$(head -n 1 <<< "$output")" = hi ] && grep -q '"outcome":"timed_out"' <<< "$output" ||
     fail "the README's main command exited with $code and printed: $output"
-[ "$(inside pipewright batch --progress none -- echo ::: a b | sort)" = $'a\nb' ] || fail "a batch prints something else"
+[ "$(inside pipewright batch --progress none -- echo ::: a b | sort)" = $'a\nb' ] ||
+    fail "a batch prints something else"
 inside test -s /usr/share/man/man1/pipewright-run.1.gz
 inside bash -c '. /usr/share/bash-completion/completions/pipewright && complete -p pipewright'
 inside dpkg -r pipewright

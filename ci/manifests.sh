@@ -11,7 +11,10 @@ address=${2:-$(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml | head -n 1)}
 download=$address/releases/download/v$version
 about="Run commands with timeouts, limits and reports"
 # Prints the checksum of an archive.
-sum() { awk -v file="pipewright-$version-$1" '$2 == file {print $1; found = 1} END {exit !found}' "$folder/SHA256SUMS" || fail "no archive for $1"; }
+sum() {
+    awk -v file="pipewright-$version-$1" '$2 == file {print $1; found = 1} END {exit !found}' "$folder/SHA256SUMS" ||
+        fail "no archive for $1"
+}
 intel=x86_64-unknown-linux-musl.tar.gz arm=aarch64-unknown-linux-musl.tar.gz windows=x86_64-pc-windows-gnu.zip
 sum_intel=$(sum "$intel") sum_arm=$(sum "$arm") sum_windows=$(sum "$windows")
 

@@ -10,14 +10,16 @@ mkdir -p "${CARGO_TARGET_DIR:-target}"
 out=$(cd "${CARGO_TARGET_DIR:-target}" && pwd -P)/npm
 rm -rf "$out"
 mkdir -p "$out/package" "$out/user"
-cp clients/node/package.json clients/node/README.md clients/node/pipewright_worker.{mjs,d.mts} LICENSE-MIT LICENSE-APACHE "$out/package"
+cp clients/node/package.json clients/node/README.md clients/node/pipewright_worker.{mjs,d.mts} \
+    LICENSE-MIT LICENSE-APACHE "$out/package"
 export npm_config_update_notifier=false npm_config_audit=false npm_config_fund=false npm_config_cache=$out/cache
 
 cd "$out"
 npm pack --silent ./package
 files=$(tar -tzf pipewright-worker-*.tgz | LC_ALL=C sort | paste -sd ' ')
 expected="package/LICENSE-APACHE package/LICENSE-MIT package/README.md package/package.json"
-[ "$files" = "$expected package/pipewright_worker.d.mts package/pipewright_worker.mjs" ] || fail "the package has other files: $files"
+[ "$files" = "$expected package/pipewright_worker.d.mts package/pipewright_worker.mjs" ] ||
+    fail "the package has other files: $files"
 # Nobody has started it, which the library says.
 cd user
 npm install --silent --offline --no-save ../pipewright-worker-*.tgz

@@ -32,8 +32,10 @@ case ${1:-} in
         # One after the other, each once those that it needs are there: cargo knows the order.
         does cargo publish --locked --workspace --exclude pipewright-tests --exclude pipewright-test-macros ;;
     npm)
-        package=$(ls "$target"/npm/pipewright-worker-*.tgz 2> /dev/null) || fail "there is no package: bash ci/npm.sh first"
+        package=$(ls "$target"/npm/pipewright-worker-*.tgz 2> /dev/null) ||
+            fail "there is no package: bash ci/npm.sh first"
         # The provenance comes from the workflow; by hand there is none.
-        does npm publish "$([ -n "${GITHUB_ACTIONS:-}" ] && echo --provenance=true || echo --provenance=false)" "$package" ;;
+        does npm publish "$([ -n "${GITHUB_ACTIONS:-}" ] && echo --provenance=true || echo --provenance=false)" \
+            "$package" ;;
     *) echo "usage: ci/publish.sh github|crates|npm" >&2; exit 2 ;;
 esac

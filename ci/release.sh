@@ -61,7 +61,10 @@ for target; do
         *-linux-*)
             # The pages and the completions are the same for each processor: they come from a tool that runs here.
             [ "${target%%-*}" != "$(uname -m)" ] || pages=$tool
-            [ -n "${pages:-}" ] || { cargo build --release --locked -p pipewright-cli; pages=${CARGO_TARGET_DIR:-target}/release/pipewright; }
+            [ -n "${pages:-}" ] || {
+                cargo build --release --locked -p pipewright-cli
+                pages=${CARGO_TARGET_DIR:-target}/release/pipewright
+            }
             [ "$("$pages" --version)" = "pipewright $version" ] || fail "the tool has another version"
             mkdir "$work/$folder/man" "$work/$folder/completions"
             "$pages" man > "$work/$folder/man/pipewright.1"
@@ -69,10 +72,15 @@ for target; do
                 grep -vx help); do
                 "$pages" man "$command" > "$work/$folder/man/pipewright-$command.1"
             done
-            for shell in bash zsh fish nushell; do "$pages" completions "$shell" > "$work/$folder/completions/pipewright.${shell/nushell/nu}"; done
-            tar -c --sort=name --mtime="$time" --owner=0 --group=0 --numeric-owner -C "$work" "$folder" | gzip -9n > "$out/$folder.tar.gz"
+            for shell in bash zsh fish nushell; do
+                "$pages" completions "$shell" > "$work/$folder/completions/pipewright.${shell/nushell/nu}"
+            done
+            tar -c --sort=name --mtime="$time" --owner=0 --group=0 --numeric-owner -C "$work" "$folder" |
+                gzip -9n > "$out/$folder.tar.gz"
             case ${target%%-*} in x86_64) arch=amd64 ;; aarch64) arch=arm64 ;; *) arch='' ;; esac
-            if [ -n "$arch" ] && command -v dpkg-deb > /dev/null; then debian_package "$work/$folder" "$arch" "$version" "$out"; fi ;;
+            if [ -n "$arch" ] && command -v dpkg-deb > /dev/null; then
+                debian_package "$work/$folder" "$arch" "$version" "$out"
+            fi ;;
         *)
             find "$work/$folder" -exec touch -d "$time" {} +
             (cd "$work" && find "$folder" | LC_ALL=C sort | TZ=UTC zip -q -X -@ "$out/$folder.zip") ;;

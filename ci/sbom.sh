@@ -5,7 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo tree --locked -p pipewright-cli -e normal,build --target "$1" --prefix depth --format ' {p}|{l}|{r}' | python3 -c '
+cargo tree --locked -p pipewright-cli -e normal,build --target "$1" --prefix depth --format ' {p}|{l}|{r}' |
+    python3 -c '
 import json, re, sys
 
 parts, needs, above = {}, {}, []

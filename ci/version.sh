@@ -12,11 +12,14 @@ case ${1:-} in
         old=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
         sed -i "s/\"\\(=\\?\\)${old//./\\.}\"/\"\\1$2\"/" "${manifests[@]}" clients/node/package.json
         sed -i "s/^__version__ = .*/__version__ = \"$2\"/" python/pipewright/__init__.py
-        for workspace in . python fuzz bench; do cargo update --quiet --workspace --offline --manifest-path "$workspace/Cargo.toml"; done ;;
+        for workspace in . python fuzz bench; do
+            cargo update --quiet --workspace --offline --manifest-path "$workspace/Cargo.toml"
+        done ;;
     repository)
         sed -i "s|^repository = .*|repository = \"$2\"|" Cargo.toml
         sed -i '/^\[project.urls\]$/,/^$/d' python/pyproject.toml
-        sed -i "s|^# .*repository ADDRESS.*|&\n\n[project.urls]\nRepository = \"$2\"\nChangelog = \"$2/blob/main/CHANGELOG.md\"|" python/pyproject.toml
+        urls="[project.urls]\nRepository = \"$2\"\nChangelog = \"$2/blob/main/CHANGELOG.md\""
+        sed -i "s|^# .*repository ADDRESS.*|&\n\n$urls|" python/pyproject.toml
         sed -i "s|\"url\": \".*\"|\"url\": \"git+$2.git\"|" clients/node/package.json ;;
 esac
 
@@ -32,7 +35,10 @@ versions = {
     "python/Cargo.toml": one(r'^version = "(.*)"', "python/Cargo.toml"),
     "python/pipewright/__init__.py": one(r'^__version__ = "(.*)"', "python/pipewright/__init__.py"),
     "clients/node/package.json": node["version"],
-    **{f"Cargo.toml: {name}": found for name, found in re.findall(r'^(pipewright\S*) = .*version = "=(.*?)"', text("Cargo.toml"), re.M)},
+    **{
+        f"Cargo.toml: {name}": found
+        for name, found in re.findall(r'^(pipewright\S*) = .*version = "=(.*?)"', text("Cargo.toml"), re.M)
+    },
 }
 repository = one(r'^repository = "(.*)"', "Cargo.toml")
 addresses = {

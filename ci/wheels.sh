@@ -22,7 +22,8 @@ rm -rf "$out"
 wheel() { # TARGET COMPATIBILITY
     [ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || timeout 300 rustup target add "$1" > /dev/null 2>&1 ||
         { echo "SKIPPED need=rust-target:$1 ci/wheels.sh: needs its library"; return 0; }
-    (cd python && maturin build --quiet --release --locked --zig --target "$1" --compatibility "$2" --out "$out") 2>&1 | tee "$venv/log"
+    (cd python && maturin build --quiet --release --locked --zig --target "$1" --compatibility "$2" --out "$out") 2>&1 |
+        tee "$venv/log"
     ! grep -q "supervisor of process trees is left out" "$venv/log" || fail "the wheel for $1 has no supervisor"
 }
 if [ "${1:-}" != sdist ]; then
@@ -41,7 +42,8 @@ if [ "${1:-}" != sdist ]; then
     echo "SKIPPED need=file:/lib/ld-musl-x86_64.so.1 ci/wheels.sh: runs the wheel for musl"
 fi
 
-(cd python && maturin sdist --out "$out") > "$venv/log" 2>&1 || { cat "$venv/log" >&2; fail "the source distribution cannot be made"; }
+(cd python && maturin sdist --out "$out") > "$venv/log" 2>&1 ||
+    { cat "$venv/log" >&2; fail "the source distribution cannot be made"; }
 twine check --strict "$out"/*
 # Not beside this repository, and with the lock file that it brings: it builds from itself.
 mkdir "$venv/alone"
@@ -52,6 +54,9 @@ for file in LICENSE-MIT LICENSE-APACHE python/Cargo.lock crates/pipewright-os/su
 done
 cd ..
 MATURIN_PEP517_ARGS="--profile dev" pip install -q --no-deps "$out"/pipewright_process-*.tar.gz
-[ "$(python -c 'import pipewright; print(pipewright.run("echo hi; sleep 60 & ", shell=True, capture_output=True, text=True).stdout)')" = hi ] ||
+[ "$(python -c '
+import pipewright
+
+print(pipewright.run("echo hi; sleep 60 & ", shell=True, capture_output=True, text=True).stdout)')" = hi ] ||
     fail "the package does not work that was built from the source distribution"
 say "passed"

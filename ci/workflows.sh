@@ -10,12 +10,15 @@ version=1.7.12
 command -v python3 > /dev/null || skip program:python3 "reads the workflows"
 steps=$(awk '/^ *(- )?run: / {sub(/^ *(- )?run: /, ""); print FILENAME ": " $0}' .github/workflows/*.yml)
 ! grep -vE ': bash (\.ci/run|ci/[a-z-]+\.sh)( |$)' <<< "$steps" || fail "these steps call no script of ci/"
-while read -r script; do [ -e "$script" ] || fail "there is no $script"; done < <(grep -oE '(\.ci/run|ci/[a-z-]+\.sh)' <<< "$steps" | sort -u)
+while read -r script; do
+    [ -e "$script" ] || fail "there is no $script"
+done < <(grep -oE '(\.ci/run|ci/[a-z-]+\.sh)' <<< "$steps" | sort -u)
 
 fetch_actionlint() {
     [ ! -d "$cache/actionlint-$version" ] || return 0
     say "building actionlint $version"
-    GOBIN=$new/bin GOFLAGS=-modcacherw go install "github.com/rhysd/actionlint/cmd/actionlint@v$version" > "$new/log" 2>&1 ||
+    GOBIN=$new/bin GOFLAGS=-modcacherw \
+        go install "github.com/rhysd/actionlint/cmd/actionlint@v$version" > "$new/log" 2>&1 ||
         { tail -n 3 "$new/log" >&2; skip "go-module:github.com/rhysd/actionlint@v$version" "cannot be built"; }
     mv "$new/bin" "$cache/actionlint-$version"
 }
@@ -24,4 +27,5 @@ if [ ! -d "$cache/actionlint-$version" ]; then
     alone fetch_actionlint
 fi
 "$cache/actionlint-$version/actionlint" -shellcheck= -pyflakes=
-say "actionlint $version has no complaint about $(ls .github/workflows | wc -l) workflows, whose $(wc -l <<< "$steps") steps call scripts of ci/"
+workflows=$(ls .github/workflows | wc -l) calls=$(wc -l <<< "$steps")
+say "actionlint $version has no complaint about $workflows workflows, whose $calls steps call scripts of ci/"

@@ -64,8 +64,8 @@ fn belongs_to_its_package(py: Python<'_>) -> PyResult<()> {
     }
     let place = text("__file__").unwrap_or_else(|_| "an unknown place".to_owned());
     let words = format!(
-        "{place} is not of pipewright-process {VERSION}: another distribution, or another version, was installed over it: \
-         pip uninstall pipewright, then pip install --force-reinstall pipewright-process"
+        "{place} is not of pipewright-process {VERSION}: another distribution, or another version, was installed over \
+         it: pip uninstall pipewright, then pip install --force-reinstall pipewright-process"
     );
     Err(PyImportError::new_err(words))
 }
