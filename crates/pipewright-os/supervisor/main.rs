@@ -172,7 +172,9 @@ impl WatchedTree {
         let mut ended: Option<[i64; 5]> = None;
         loop {
             let reaped = system::reap();
-            if let Some([who_and_how, user_micros, system_micros, peak_kib, switches]) = ended.take() {
+            if let Some([who_and_how, user_micros, system_micros, peak_kib, switches]) =
+                ended.take()
+            {
                 let no_children = matches!(reaped, Reaped::NoChildren);
                 self.end_reported =
                     no_children && self.role == Role::Supervisor && self.killed == 0;
@@ -185,8 +187,7 @@ impl WatchedTree {
                     if is_subject != (self.role == Role::Guard) {
                         // The guard does not know which of its adopted children is the command.
                         let who_and_how = message::pid_and_status(pid, status as i32);
-                        ended =
-                            Some([who_and_how, user_micros, system_micros, peak_kib, switches]);
+                        ended = Some([who_and_how, user_micros, system_micros, peak_kib, switches]);
                     }
                     if is_subject {
                         self.subject_has_ended = true;
