@@ -384,19 +384,33 @@ impl Decoding {
 
     /// Drops an incomplete character at the end of bytes that were cut off.
     pub(crate) fn without_half_a_character(self, bytes: &[u8]) -> &[u8] {
-        let is_first = |byte: &u8| *byte & 0xc0 != 0x80;
-        // A character has at most four bytes.
-        let last = bytes.iter().rev().take(4).position(is_first).map(|back| bytes.len() - 1 - back);
-        let Some((whole, last)) = last.and_then(|last| bytes.split_at_checked(last)) else {
+        if !self.is_utf8() {
             return bytes;
+        }
+        // A character has at most four bytes, and std tells an incomplete one from a wrong one.
+        let is_half = |end: &[u8]| {
+            std::str::from_utf8(end)
+                .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
         };
-        let length = match last.first() {
-            Some(0xc2..=0xdf) => 2,
-            Some(0xe0..=0xef) => 3,
-            Some(0xf0..=0xf4) => 4,
-            _ => 1,
-        };
-        if self.is_utf8() && last.len() < length { whole } else { bytes }
+        let mut cuts =
+            (1..=3).filter_map(|half| bytes.split_at_checked(bytes.len().checked_sub(half)?));
+        cuts.find(|(_, end)| is_half(end)).map_or(bytes, |(whole, _)| whole)
+    }
+
+    /// Drops the rest of a character at the start of bytes that were cut off.
+    fn without_rest_of_character(self, bytes: &[u8]) -> &[u8] {
+        let is_later = |byte: &&u8| self.is_utf8() && **byte & 0xc0 == 0x80;
+        let half = bytes.iter().take(3).take_while(is_later).count();
+        bytes.get(half..).unwrap_or_default()
+    }
+
+    /// Drops of strict text the character that a limit has cut, at the start or at the end.
+    pub(crate) fn drop_cut(self, bytes: &mut Vec<u8>, at_start: bool) {
+        if self.strict && at_start {
+            bytes.drain(..bytes.len() - self.without_rest_of_character(bytes).len());
+        } else if self.strict {
+            bytes.truncate(self.without_half_a_character(bytes).len());
+        }
     }
 
     /// Decodes a whole stream. Valid UTF-8 keeps its allocation.
@@ -420,9 +434,8 @@ impl Decoding {
         if !self.strict || !self.is_utf8() {
             return self.decode(source, bytes);
         }
-        let is_later = |byte: &&u8| **byte & 0xc0 == 0x80;
-        let half_bytes = bytes.iter().take(3).take_while(is_later).count();
-        let rest = bytes.get(half_bytes..).unwrap_or_default();
+        let rest = self.without_rest_of_character(&bytes);
+        let half_bytes = bytes.len() - rest.len();
         self.decode(source, self.without_half_a_character(rest).to_owned())
             .map_err(|bad| NotUtf8 { offset: bad.offset + half_bytes, ..bad })
     }
@@ -513,6 +526,10 @@ mod tests {
         }
         let refused = NotUtf8 { source: Source::Stdout, offset: 4 };
         assert_eq!(cut(b"\xa9ab \xff \xc3"), Err(refused));
+        // No character begins so, whatever came after it.
+        let refused = |offset| Err(NotUtf8 { source: Source::Stdout, offset });
+        assert_eq!(cut(b"ab\xf0\x82"), refused(2));
+        assert_eq!(cut(b"ab\xe0\x80"), refused(2));
     }
 
     #[cfg(feature = "encoding")]

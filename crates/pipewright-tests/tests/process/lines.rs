@@ -298,6 +298,30 @@ fn a_character_cut_by_a_limit_does_not_fail_strict_text() {
 }
 
 #[watched_test]
+fn a_character_cut_by_a_limit_does_not_fail_strict_lines() {
+    let lines = |act: &str, limit| {
+        let mut command = puppet([act]);
+        let lines: Result<Vec<Line>, _> = command.strict_utf8().limit(limit).lines()?.collect();
+        lines.map(|lines| lines.into_iter().map(|line| line.text).collect::<Vec<_>>())
+    };
+    let text = "out=\u{e9}a\nb\u{e9}";
+    assert_eq!(lines(text, Limit::keep_head(6)).unwrap(), ["\u{e9}a", "b"]);
+    assert_eq!(lines(text, Limit::fail(6)).unwrap(), ["\u{e9}a", "b"]);
+    assert_eq!(lines(text, Limit::keep_tail(6)).unwrap(), ["a", "b\u{e9}"]);
+    assert_eq!(lines(text, Limit::keep_tail(7)).unwrap(), ["\u{e9}a", "b\u{e9}"]);
+    // Only the edge that the limit has cut is tolerated.
+    for (act, limit) in [
+        ("out-hex=61c3", Limit::keep_head(2)),
+        ("out-hex=a961c361", Limit::keep_head(3)),
+        ("out-hex=6161c3", Limit::keep_tail(2)),
+        ("out-hex=61a90a61", Limit::keep_head(3)),
+    ] {
+        let error = lines(act, limit).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::InvalidUtf8 { .. }), "{act}: {error}");
+    }
+}
+
+#[watched_test]
 fn a_character_cut_by_a_limit_is_replaced_and_the_rest_decodes() {
     let mut command = puppet(["out=ab\u{e9}"]);
     let capture = command.limit(Limit::keep_head(3)).capture().unwrap();

@@ -25,7 +25,8 @@ pub struct Line {
     pub source: Source,
     /// The text of the line.
     pub text: String,
-    /// True if the line was longer than [`Command::max_line`](crate::Command::max_line) and this is its start.
+    /// True if the line was longer than [`Command::max_line`](crate::Command::max_line) and this is its start. Says
+    /// nothing about a cut by a [`Limit`](crate::Limit): see [`Lines`].
     pub truncated: bool,
 }
 
@@ -46,6 +47,10 @@ impl Default for Line {
 /// lines, set [`enforce_in_background`](crate::Command::enforce_in_background), or call
 /// [`next_within`](Self::next_within) meanwhile. After a stop the remaining lines are returned, then `None`;
 /// [`finish`](Self::finish) returns the [`outcome`](crate::Captured::outcome).
+///
+/// What is at an edge of the output may be a part of a line: the last one of a child that was stopped while it wrote,
+/// and of each stream the first one after [`Limit::keep_tail`](crate::Limit::keep_tail) or the last one after another
+/// limit, if [`truncated`](crate::Captured::truncated) is set.
 ///
 /// # Drop
 /// Closes the streams. The child is not killed, but gets SIGPIPE at its next write, as with `| head`. It is reaped
@@ -265,7 +270,10 @@ impl Lines {
 
     /// Returns true if the chunk has lines.
     fn split(&mut self, source: Source, chunk: Chunk) -> bool {
-        let Chunk { bytes, at_end } = chunk;
+        let Chunk { mut bytes, at_end, cut_by } = chunk;
+        if let Some(limit) = cut_by {
+            self.decoding.drop_cut(&mut bytes, limit.keeps_tail());
+        }
         let splitter = &mut self.splitters[source as usize];
         match splitter.split(bytes, at_end, self.decoding.is_utf8()) {
             Ok(batch) => {

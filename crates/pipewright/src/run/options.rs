@@ -103,6 +103,10 @@ impl Limit {
         Limit { bytes, on_exceed: OnExceed::KeepTail, only_counts: false }
     }
 
+    pub(crate) fn keeps_tail(self) -> bool {
+        self.on_exceed == OnExceed::KeepTail
+    }
+
     /// Returns the same limit, which counts the bytes that pass through and keeps none. If the reader of a tee is gone,
     /// nobody wants the stream any more, so it is closed: the child gets the SIGPIPE that it would have got from that
     /// reader.

@@ -226,8 +226,7 @@ impl RunState {
             return None;
         }
         let at_end = !self.is_open(index);
-        let bytes = self.streams[index].sink.as_mut()?.take(at_end)?;
-        Some(Chunk { bytes, at_end })
+        self.streams[index].sink.as_mut()?.take(at_end)
     }
 
     /// Takes back a buffer. Its bytes come before the next chunk.

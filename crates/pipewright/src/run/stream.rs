@@ -111,6 +111,8 @@ pub(crate) struct Chunk {
     pub(crate) bytes: Vec<u8>,
     /// True if this is the last chunk of the stream.
     pub(crate) at_end: bool,
+    /// The limit that has cut the stream, in its last chunk.
+    pub(crate) cut_by: Option<Limit>,
 }
 
 /// The result of reading the rest of a pipe.
@@ -232,17 +234,18 @@ impl Sink {
     }
 
     /// Takes the new bytes, if there are any or the stream has ended. With `keep_tail` they are known only at the end.
-    pub(super) fn take(&mut self, at_end: bool) -> Option<Vec<u8>> {
+    pub(super) fn take(&mut self, at_end: bool) -> Option<Chunk> {
         let Storage::Chunks { has_new, .. } = &mut self.storage else { return None };
         let tail = self.limit.filter(|limit| limit.on_exceed == OnExceed::KeepTail);
         if (tail.is_some() && !at_end) || !std::mem::take(has_new) {
             return None;
         }
-        let mut taken = std::mem::take(&mut self.kept);
-        if let Some(Limit { bytes, .. }) = tail {
-            self.keep_tail(&mut taken, bytes);
+        let mut bytes = std::mem::take(&mut self.kept);
+        if let Some(limit) = tail {
+            self.keep_tail(&mut bytes, limit.bytes);
         }
-        Some(taken)
+        let cut_by = self.limit.filter(|_| at_end && self.truncated);
+        Some(Chunk { bytes, at_end, cut_by })
     }
 
     /// Records the end of the stream.
