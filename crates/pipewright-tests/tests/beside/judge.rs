@@ -65,7 +65,8 @@ impl Expected<'_> {
             let lines = seen.lines[0].iter().flatten().map(|(text, _)| text.len() + 2);
             // A line that is decoded with losses has at most three times its bytes.
             let count = seen.counts[0].unwrap_or(0) as usize;
-            let most = seen_bytes.max(lines.sum()).max(count) + 100;
+            let limit = plan.limit.map_or(0, |(_, bytes)| bytes);
+            let most = seen_bytes.max(lines.sum()).max(count).max(limit) + 100;
             streams[0].extend(script.endless_bytes(0, script.own_bytes(0), most));
         }
         if is_terminal {
@@ -86,6 +87,9 @@ impl Expected<'_> {
         let is_over = seen.outcome == Some(Outcome::LimitExceeded);
         if is_over {
             assert!(exceeds, "no stream exceeds its limit");
+            if let (Some((_, bytes)), Some(most)) = (plan.limit, seen.most_counted()) {
+                assert!(most > bytes as u64, "no count exceeds its limit: {most}");
+            }
             return true;
         }
         let outcome = match (plan.script.end, plan.stop) {
@@ -192,49 +196,14 @@ impl Expected<'_> {
     /// Checks that what was seen are parts, from the start on unless the end was asked for.
     fn check_prefixes(&self, seen: &Seen) {
         for stream in [0, 1] {
-            let whole = &self.streams[stream];
-            if let Some(found) = &seen.streams[stream] {
-                let count = seen.counts[stream].map_or(found.len(), |count| count as usize);
-                match self.plan.limit {
-                    Some(('t', bytes)) if !seen.is_text => {
-                        assert!(found.len() == count.min(bytes), "a tail of {}", found.len());
-                        let count = count.min(whole.len());
-                        same("the tail", found, &whole[count - found.len()..count]);
-                    }
-                    Some(('t', _)) => {}
-                    _ if seen.is_text => {
-                        let whole = String::from_utf8_lossy(whole);
-                        // The last character may be cut.
-                        let found = String::from_utf8_lossy(found);
-                        let found = found.trim_end_matches('\u{fffd}');
-                        assert!(
-                            whole.starts_with(found),
-                            "stream {stream} is no part: {} bytes",
-                            found.len()
-                        );
-                    }
-                    _ => {
-                        let most = whole.len().min(found.len());
-                        same(&format!("stream {stream}"), found, &whole[..most]);
-                    }
-                }
-                if let Some(('f' | 'h', bytes)) = self.plan.limit {
-                    let is_bytes = !seen.is_text;
-                    assert!(
-                        !is_bytes || found.len() <= bytes,
-                        "{} bytes, beyond {bytes}",
-                        found.len()
-                    );
-                }
+            match seen.counts[stream] {
+                Some(count) => self.check_counted(seen, stream, count as usize),
+                None => self.check_uncounted(seen, stream),
             }
-            if let Some(found) = &seen.lines[stream] {
-                let wanted = lines(whole, self.plan.max_line);
-                let most = found.len().saturating_sub(1);
-                assert!(
-                    wanted.get(..most) == found.get(..most),
-                    "lines of stream {stream} are no part"
-                );
-            }
+        }
+        if let (Some(most), Some(truncated)) = (seen.most_counted(), seen.truncated) {
+            let is_cut = self.plan.limit.is_some_and(|(_, bytes)| most > bytes as u64);
+            assert_eq!(truncated, is_cut, "truncated");
         }
         if let (Some(Outcome::LimitExceeded), Some(('f', bytes))) = (seen.outcome, self.plan.limit)
         {
@@ -242,6 +211,39 @@ impl Expected<'_> {
             if !seen.is_text && seen.streams[0].is_some() {
                 assert_eq!(lengths.max(), Some(bytes), "the bytes up to the limit");
             }
+        }
+    }
+
+    /// Checks a stream of which that many bytes were read.
+    fn check_counted(&self, seen: &Seen, stream: usize, count: usize) {
+        let whole = &self.streams[stream];
+        let read = whole.get(..count).unwrap_or_else(|| {
+            panic!("bytes of stream {stream}: {count}, of at most {}", whole.len());
+        });
+        if let Some(found) = &seen.streams[stream] {
+            same(&format!("stream {stream}"), found, &self.shown(seen, read));
+        }
+        if let Some(found) = &seen.lines[stream] {
+            // The first line of a tail and the last one may be parts.
+            let is_same = *found == lines(self.kept(read), self.plan.max_line);
+            assert!(is_same, "lines of stream {stream} are not those of its {count} bytes");
+        }
+    }
+
+    /// Checks a stream of which nobody knows how much was read.
+    fn check_uncounted(&self, seen: &Seen, stream: usize) {
+        let Some(found) = &seen.streams[stream] else { return };
+        let whole = &self.streams[stream];
+        if seen.is_text {
+            let whole = String::from_utf8_lossy(whole);
+            // The last character may be cut.
+            let found = String::from_utf8_lossy(found);
+            let found = found.trim_end_matches('\u{fffd}');
+            let is_part = whole.starts_with(found);
+            assert!(is_part, "stream {stream} is no part: {} bytes", found.len());
+        } else {
+            let most = whole.len().min(found.len());
+            same(&format!("stream {stream}"), found, &whole[..most]);
         }
     }
 }
@@ -267,9 +269,11 @@ fn lines(whole: &[u8], max: Option<usize>) -> Vec<(String, bool)> {
         };
         let cut = text.get(..max.unwrap_or(usize::MAX)).unwrap_or(text);
         let is_cut = cut.len() < text.len();
-        // No half of a character is left by the cut. The stream itself may end in one.
-        let cut = match std::str::from_utf8(cut) {
-            Err(error) if is_cut && error.error_len().is_none() => &cut[..error.valid_up_to()],
+        // No half of a character is left by the cut. The stream itself may end in one, or have some before.
+        let wrong = cut.utf8_chunks().last().map_or(&[][..], |last| last.invalid());
+        let is_half = |error: std::str::Utf8Error| error.error_len().is_none();
+        let cut = match std::str::from_utf8(wrong) {
+            Err(error) if is_cut && is_half(error) => &cut[..cut.len() - wrong.len()],
             _ => cut,
         };
         (String::from_utf8_lossy(cut).into_owned(), is_cut)
@@ -319,6 +323,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Returns the bytes of the longest stream that was counted.
+    fn most_counted(&self) -> Option<u64> {
+        self.counts.iter().flatten().max().copied()
+    }
+
     pub(crate) fn of_output(output: Output) -> Seen {
         let facts = Seen::of_facts(&output);
         Seen { streams: [Some(output.stdout), Some(output.stderr)], ..facts }
@@ -394,4 +403,74 @@ pub(crate) fn failed(error: Error) -> Result<Seen, Error> {
         return Err(error);
     };
     Ok(Seen { outcome: Some(*outcome), ..Seen::of_status((*status).into()) })
+}
+
+mod tests {
+    use std::sync::Arc;
+
+    use pipewright_test_macros::watched_test;
+
+    use super::*;
+    use crate::plan::Way;
+
+    /// Returns the plan of a run that is stopped after its script has written this to stderr.
+    fn stopped(ways: &'static [Way], name: &str, limit: (char, usize), said: &[u8]) -> Plan {
+        let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+        let mut plan = Plan::new(1, 0, &folder);
+        plan.way = ways.iter().find(|way| way.name == name).expect("a way");
+        (plan.limit, plan.max_line, plan.merges) = (Some(limit), None, false);
+        (plan.stop, plan.script.end) = (Stop::Timeout, End::Never { writes: false });
+        plan.script.ops.clear();
+        (plan.script.streams, plan.script.late) = ([Vec::new(), said.to_vec()], false);
+        plan
+    }
+
+    fn ended(outcome: Outcome) -> Seen {
+        Seen { outcome: Some(outcome), end: Some((None, Some(TERM))), ..Seen::default() }
+    }
+
+    fn is_refused(plan: &Plan, seen: Seen) -> bool {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(plan, &seen))).is_err()
+    }
+
+    #[watched_test]
+    fn lines_of_a_tail_are_those_of_the_last_bytes_that_were_read() {
+        let plan = stopped(crate::streams::WAYS, "lines", ('t', 8), b"first\nsecond\nthird\n");
+        let seen = |err: &[&str], count| Seen {
+            lines: [Vec::new(), err.iter().map(|it| ((*it).to_owned(), false)).collect()].map(Some),
+            counts: [Some(0), Some(count)],
+            truncated: Some(count > 8),
+            ..ended(Outcome::TimedOut)
+        };
+        check(&plan, &seen(&["d", "third"], 19));
+        check(&plan, &seen(&["st", "secon"], 11));
+        check(&plan, &seen(&["first"], 6));
+        for (lines, count) in [
+            (&["third"][..], 19),
+            (&["second", "third"], 19),
+            (&["st", "seco"], 11),
+            (&["first"], 4),
+        ] {
+            assert!(is_refused(&plan, seen(lines, count)), "{lines:?} {count}");
+        }
+    }
+
+    #[watched_test]
+    fn an_endless_stream_exceeds_each_limit_and_its_count_does() {
+        let mut plan = stopped(crate::verbs::WAYS, "read", ('f', 65_535), b"");
+        plan.script.end = End::Never { writes: true };
+        check(&plan, &ended(Outcome::LimitExceeded));
+        let counts = [Some(65_535), Some(0)];
+        assert!(is_refused(&plan, Seen { counts, ..ended(Outcome::LimitExceeded) }));
+        plan.script.end = End::Never { writes: false };
+        assert!(is_refused(&plan, ended(Outcome::LimitExceeded)));
+    }
+
+    #[watched_test]
+    fn only_half_a_character_is_lost_at_the_end_of_a_cut_line() {
+        let line = |bytes: &[u8]| lines(bytes, Some(4)).remove(0);
+        assert_eq!(line(b"\xffab\xc3\xa9"), ("\u{fffd}ab".to_owned(), true));
+        assert_eq!(line(b"\xffab\xff\xa9"), ("\u{fffd}ab\u{fffd}".to_owned(), true));
+        assert_eq!(line(b"\xffab\xc3"), ("\u{fffd}ab\u{fffd}".to_owned(), false));
+    }
 }
