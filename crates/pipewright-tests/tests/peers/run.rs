@@ -39,7 +39,24 @@ pub(crate) struct Called {
     pub(crate) number: u64,
     pub(crate) end: End,
     took: Duration,
+    /// The nanoseconds of the epoch before its begin, and after its end.
+    began: u128,
     ended: u128,
+}
+
+/// A line in the log of the workers.
+#[derive(Debug)]
+struct Noted {
+    event: String,
+    number: u64,
+    /// The nanoseconds of the epoch at which its worker began.
+    born: u128,
+}
+
+impl Noted {
+    fn is(&self, event: &str, number: u64) -> bool {
+        self.event == event && self.number == number
+    }
 }
 
 /// The measures of a case.
@@ -51,8 +68,8 @@ pub(crate) struct Seen {
     memory_bytes: usize,
     pub(crate) descriptors: usize,
     pub(crate) processes: usize,
-    /// Events of the workers: name, number, time.
-    log: Vec<(String, u64, u128)>,
+    /// The events of the workers, in their order.
+    log: Vec<Noted>,
     left: usize,
     /// The processor time of this process while its workers were silent.
     busy: Duration,
@@ -275,7 +292,10 @@ fn note(notes: &Notes, number: u64, began: Instant, end: &Result<Vec<u8>, Error>
         },
     };
     let ended = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_nanos());
-    notes.calls.lock().unwrap().push(Called { number, end, took: began.elapsed(), ended });
+    // Measured after `ended`: the begin is never too late.
+    let took = began.elapsed();
+    let began = ended.saturating_sub(took.as_nanos());
+    notes.calls.lock().unwrap().push(Called { number, end, took, began, ended });
 }
 
 /// Receives until an error, then closes. Returns the longest time of an operation with a timeout.
@@ -315,12 +335,16 @@ fn peak_bytes() -> usize {
     line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
 }
 
-fn read_log(path: &Path) -> Vec<(String, u64, u128)> {
+fn read_log(path: &Path) -> Vec<Noted> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let event = |line: &str| {
         let mut words = line.split(' ');
-        let name = words.next()?.to_owned();
-        Some((name, words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+        let event = words.next()?.to_owned();
+        Some(Noted {
+            event,
+            number: words.next()?.parse().ok()?,
+            born: words.next()?.parse().ok()?,
+        })
     };
     text.lines().filter_map(event).collect()
 }
@@ -392,7 +416,7 @@ pub(crate) enum Finding {
         number: u64,
         times: usize,
     },
-    /// A cancelled call was executed later.
+    /// A cancelled call was sent later.
     Zombie {
         number: u64,
     },
@@ -476,9 +500,7 @@ fn findings(plan: &Plan, seen: &Seen) -> Vec<Finding> {
     if seen.left > 0 {
         findings.push(Finding::Left(seen.left));
     }
-    let events = |name: &str, number: u64| {
-        seen.log.iter().filter(|(it, of, _)| it == name && *of == number).count()
-    };
+    let events = |name: &str, number: u64| seen.log.iter().filter(|it| it.is(name, number)).count();
     let allowed = if plan.is_idempotent && plan.way != Way::Items { 1 + RETRIES } else { 1 };
     let mut replies = HashSet::new();
     for call in &seen.calls {
@@ -505,8 +527,7 @@ fn findings(plan: &Plan, seen: &Seen) -> Vec<Finding> {
                 findings.push(Finding::Lost { number });
             }
             End::Stopped => {
-                let late = call.ended + 300_000_000;
-                if seen.log.iter().any(|(it, of, at)| it == "ran" && *of == number && *at > late) {
+                if is_begun_after_its_end(call, &seen.calls, &seen.log, plan.is_honest) {
                     findings.push(Finding::Zombie { number });
                 }
             }
@@ -517,15 +538,36 @@ fn findings(plan: &Plan, seen: &Seen) -> Vec<Finding> {
             }
         }
     }
-    let cancels = seen.log.iter().filter(|(it, ..)| it == "cancel").count();
+    let cancels = seen.log.iter().filter(|it| it.event == "cancel").count();
     if cancels > 2 * seen.calls.len() + 10 {
         findings.push(Finding::Cancels { seen: cancels });
     }
-    let taken = seen.log.iter().filter(|(it, ..)| it == "taken").map(|(_, bytes, _)| *bytes).max();
+    let taken = seen.log.iter().filter(|it| it.event == "taken").map(|it| it.number).max();
     if let Some(bytes) = taken.filter(|bytes| *bytes > plan.most) {
         findings.push(Finding::Useless { mib: bytes >> 20 });
     }
     findings
+}
+
+/// Returns true if a worker was sent a call that had been stopped. Only an order of events shows that: a worker may
+/// come to read, at any time, what it was sent before.
+///
+/// It began after the end of the call, and is sent calls only after its handshake; or it got a later call first, as a
+/// connection keeps the order; or it had the CANCEL. Without wrong workers no other one may have had that either: the
+/// host only has it sent again if that worker is gone.
+fn is_begun_after_its_end(call: &Called, all: &[Called], log: &[Noted], is_honest: bool) -> bool {
+    let mut begins = log.iter().enumerate().filter(|(_, it)| it.is("ran", call.number));
+    begins.any(|(at, ran)| {
+        let is_later = |first: &Noted| {
+            all.iter().any(|it| it.began > call.ended && first.is("ran", it.number))
+        };
+        let shows_it = |first: &Noted| {
+            let is_same = first.born == ran.born;
+            let has_cancel = first.is("cancel", call.number);
+            (has_cancel && (is_same || is_honest)) || (is_same && is_later(first))
+        };
+        ran.born > call.ended || log[..at].iter().any(shows_it)
+    })
 }
 
 /// Compares with the figures of docs/workers.md.
@@ -547,5 +589,42 @@ fn bounds(plan: &Plan, seen: &Seen, findings: &mut Vec<Finding>) {
     let descriptors = 8 + 10 * processes;
     if seen.descriptors > descriptors {
         findings.push(Finding::Descriptors { seen: seen.descriptors, most: descriptors });
+    }
+}
+
+mod tests {
+    use pipewright_test_macros::watched_test;
+
+    use super::*;
+
+    /// Returns true if the first of two calls, which ended before the second began, was begun after its end by the
+    /// order of these events: event, number of the call, begin of the worker.
+    fn is_late(events: &[(&str, u64, u128)], is_honest: bool) -> bool {
+        let call = |number, began: u64, ended: u64| {
+            let took = Duration::from_nanos(ended - began);
+            let (began, ended) = (began.into(), ended.into());
+            Called { number, end: End::Stopped, took, began, ended }
+        };
+        let all = [call(1, 100, 200), call(2, 300, 400)];
+        let noted = |(event, number, born): &(&str, u64, u128)| {
+            let event = (*event).to_owned();
+            Noted { event, number: *number, born: *born }
+        };
+        let log: Vec<_> = events.iter().map(noted).collect();
+        is_begun_after_its_end(&all[0], &all, &log, is_honest)
+    }
+
+    #[watched_test]
+    fn a_stopped_call_is_late_by_the_order_of_events_and_not_by_time() {
+        // However late the worker reads it.
+        assert!(!is_late(&[("ran", 1, 50)], true));
+        assert!(!is_late(&[("ran", 1, 50), ("cancel", 1, 50), ("ran", 2, 50)], true));
+        assert!(!is_late(&[("ran", 2, 60), ("ran", 1, 50)], true));
+        // A new worker, a later call before it, its CANCEL before it.
+        assert!(is_late(&[("ran", 1, 250)], false));
+        assert!(is_late(&[("ran", 2, 50), ("ran", 1, 50)], false));
+        assert!(is_late(&[("ran", 1, 50), ("cancel", 1, 50), ("ran", 1, 50)], false));
+        let of_another = [("ran", 1, 50), ("cancel", 1, 50), ("ran", 1, 60)];
+        assert!(is_late(&of_another, true) && !is_late(&of_another, false));
     }
 }

@@ -1,8 +1,8 @@
 //! The act of a worker that does anything: `peer=HOSTILE;LOG;RING;SCRIPT`.
 //!
 //! HOSTILE is a file: the process that creates it is hostile and performs the script; all others serve calls. With `-`,
-//! all are hostile. LOG gets a line for each call that was taken and each that was answered completely: `EVENT NUMBER
-//! NANOSECONDS`. RING is the size of the ring, 0 for none. SCRIPT has the steps, separated by blanks; [`Peer::perform`]
+//! all are hostile. LOG gets a line for each call that was taken, each that was answered completely and each CANCEL: `EVENT
+//! NUMBER BORN`, with the time at which the process began, which tells the processes apart. RING is the size of the ring, 0 for none. SCRIPT has the steps, separated by blanks; [`Peer::perform`]
 //! lists them.
 
 mod wire;
@@ -50,6 +50,10 @@ struct Peer {
     /// The number of the socket's descriptor.
     socket: RawFd,
     calls: VecDeque<Call>,
+    /// All calls that were taken.
+    taken: Vec<Call>,
+    /// The nanoseconds of the epoch at which this process began.
+    born: u128,
     /// The greatest id seen.
     last_id: u64,
     log: File,
@@ -60,6 +64,7 @@ struct Peer {
 }
 
 pub(crate) fn perform(value: &str) -> io::Result<()> {
+    let born = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_nanos());
     let mut parts = value.splitn(4, ';');
     let mut next = || parts.next().ok_or_else(|| io::Error::other("peer=HOSTILE;LOG;RING;SCRIPT"));
     let (role, log, ring, script) = (next()?, next()?, next()?, next()?);
@@ -83,6 +88,8 @@ pub(crate) fn perform(value: &str) -> io::Result<()> {
         link,
         socket,
         calls: VecDeque::new(),
+        taken: Vec::new(),
+        born,
         last_id: 0,
         log,
         told: 0,
@@ -252,9 +259,9 @@ impl Peer {
     }
 
     fn note(&mut self, event: &str, number: u64) {
-        let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_nanos());
+        let line = format!("{event} {number} {}\n", self.born);
         // One write, so that lines of several processes do not mix. Ignored: the test misses the line.
-        let _ = self.log.write_all(format!("{event} {number} {now}\n").as_bytes());
+        let _ = self.log.write_all(line.as_bytes());
     }
 
     fn serve(&mut self, most: u64) -> io::Result<()> {
@@ -278,9 +285,13 @@ impl Peer {
                 let number = body.first_chunk().map_or(0, |it| u64::from_le_bytes(*it));
                 self.last_id = self.last_id.max(id);
                 self.calls.push_back(Call { id, number });
+                self.taken.push(Call { id, number });
                 self.note("ran", number);
             }
-            CANCEL => self.note("cancel", id),
+            CANCEL => {
+                let call = self.taken.iter().find(|call| call.id == id);
+                self.note("cancel", call.map_or(u64::MAX, |call| call.number));
+            }
             RESET => {
                 for kind in self.resets.clone() {
                     self.link.send(kind, 0, b"", 65536)?;
