@@ -222,7 +222,7 @@ pub(crate) struct BatchOptions {
     #[arg(long, help_heading = headings::OUTPUT)]
     pub(crate) tag: bool,
 
-    /// Print TEXT with the values of the job, such as {1} or {/.}, and a tab before each line of its output
+    /// Print TEXT, with values such as {1} or {/.}, and a tab before each line
     #[arg(long, value_name = "TEXT", value_hint = ValueHint::Other, conflicts_with = "tag",
           help_heading = headings::OUTPUT)]
     pub(crate) tagstring: Option<String>,
