@@ -1,9 +1,9 @@
 //! The act of a worker that does anything: `peer=HOSTILE;LOG;RING;SCRIPT`.
 //!
 //! HOSTILE is a file: the process that creates it is hostile and performs the script; all others serve calls. With `-`,
-//! all are hostile. LOG gets a line for each call that was taken, each that was answered completely and each CANCEL: `EVENT
-//! NUMBER BORN`, with the time at which the process began, which tells the processes apart. RING is the size of the ring, 0 for none. SCRIPT has the steps, separated by blanks; [`Peer::perform`]
-//! lists them.
+//! all are hostile. LOG gets a line for each call that was taken, each that was answered completely and each CANCEL:
+//! `EVENT NUMBER BORN`, with the time at which the process began, which tells the processes apart. RING is the size of
+//! the ring, 0 for none. SCRIPT has the steps, separated by blanks; [`Peer::perform`] lists them.
 
 mod wire;
 
