@@ -1,7 +1,7 @@
 //! The steps of a start from clone to exec, the same for a child of this library and for a command of the supervisor;
 //! and the raw system calls that they are made of.
 //!
-//! What only one of them does stands with it: the host changes the root directory, the user and the groups, runs
+//! The parts of one side alone stand with it: the host changes the root directory, the user and the groups, runs
 //! closures, and closes handles (`start/linux/clone.rs`). The supervisor reads the steps from a plan
 //! (`supervisor/start.rs`).
 

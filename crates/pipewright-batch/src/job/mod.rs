@@ -321,7 +321,7 @@ impl Job {
     }
 
     /// Sets the memory up to which the job is tried again, each time with twice as much, when it ran out of memory.
-    /// That is no retry.
+    /// Such an attempt does not count as a retry.
     pub fn most_mem_bytes(self, bytes: u64) -> Job {
         self.with(|settings| settings.resources.most_mem_bytes = Some(bytes))
     }

@@ -48,7 +48,7 @@ impl Default for Line {
 /// [`next_within`](Self::next_within) meanwhile. After a stop the remaining lines are returned, then `None`;
 /// [`finish`](Self::finish) returns the [`outcome`](crate::Captured::outcome).
 ///
-/// What is at an edge of the output may be a part of a line: the last one of a child that was stopped while it wrote,
+/// A line at an edge of the output may be a part of one: the last one of a child that was stopped while it wrote,
 /// and of each stream the first one after [`Limit::keep_tail`](crate::Limit::keep_tail) or the last one after another
 /// limit, if [`truncated`](crate::Captured::truncated) is set.
 ///

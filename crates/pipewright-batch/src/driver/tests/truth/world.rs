@@ -340,8 +340,8 @@ impl Simulated {
         let truth = state.jobs.entry(id).or_default();
         let text = format!("<{id} {} of run {run}>\n", truth.begins);
         let is_ok = attempt.outcome == AttemptOutcome::Exited(0) && !attempt.lacks_file;
-        // Another attempt is due, also after one that could not be started.
-        truth.is_due = !is_ok && key.attempt <= retries;
+        // What could not be started is not tried again, unless that is asked for.
+        truth.is_due = !is_ok && has_begun && key.attempt <= retries;
         if has_begun {
             truth.last = match &attempt.outcome {
                 _ if is_ok => Last::Succeeded,
