@@ -13,9 +13,9 @@ const HEADER: &str = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\t
 
 /// A writer of the table. Each job that ran is a line once it is settled, with its last attempt.
 ///
-/// A cause that GNU parallel does not know has the columns that its shell or its connection would give: a job that could
-/// not be started has exit value 127, one whose machine was lost has 255, and one that the batch has stopped has -1 and
-/// signal 15, as after its timeout. `Send` is always 0, and `Receive` counts the bytes of stdout.
+/// A cause that GNU parallel does not know has the columns that its shell or its connection would give: a job that
+/// could not be started has exit value 127, one whose machine was lost has 255, and one that the batch has stopped has
+/// -1 and signal 15, as after its timeout. `Send` is always 0, and `Receive` counts the bytes of stdout.
 #[derive(Debug)]
 pub(crate) struct JoblogWriter<W> {
     lines: Pieces<W>,
