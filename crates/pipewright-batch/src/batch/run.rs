@@ -6,10 +6,10 @@ use std::{fmt, io};
 use pipewright_os::base::generation::AtHome;
 
 use crate::driver::{BatchError, Control, Driver};
-use crate::executor::{AttemptOutcome, Executor};
+use crate::executor::Executor;
 use crate::output::{OutputError, Unprinted};
 use crate::source::InputError;
-use crate::vocabulary::{Event, Halt, JobOutcome};
+use crate::vocabulary::{AttemptOutcome, Event, Halt, JobOutcome};
 use crate::watch::{Totals, Watchers};
 
 /// A batch that runs: an iterator of its events.

@@ -7,14 +7,14 @@ use std::time::Instant;
 use super::inbox::Input;
 use super::log::{BATCH_VARIABLE, RUN_VARIABLE};
 use super::{Driver, Event, Executor, LiveJob, Timer};
-use crate::executor::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome};
+use crate::executor::Attempt;
 use crate::job::{Job, JobId, Resources, shell_quoted};
 use crate::journal::Journal;
 use crate::output::JobInfo;
 use crate::scheduler::{
     self, Cause, Decision, JobEnd, JobNumber, Limits, Needs, Requeued, ResourceNeed, Shown, Spec,
 };
-use crate::vocabulary::{Failure, JobOutcome};
+use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, Failure, JobOutcome};
 use crate::watch::numbered;
 
 impl<E: Executor> Driver<E> {

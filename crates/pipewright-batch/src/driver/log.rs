@@ -9,11 +9,11 @@ use pipewright::{ErrorKind, ProcessHandle};
 use pipewright_os::process::environ::{exiting_processes, has_variable, processes_with_variable};
 
 use super::LiveJob;
-use crate::executor::{AttemptEnd, AttemptKey, NODES_END_WITHIN};
+use crate::executor::NODES_END_WITHIN;
 use crate::journal::{self, Intent, Journal, LogError, LoggedJob, LoggedOutput, Past, RunFacts};
 use crate::output::{KeepBeside, OutputSummary};
 use crate::scheduler::{JobEnd, JobNumber};
-use crate::vocabulary::JobOutcome;
+use crate::vocabulary::{AttemptEnd, AttemptKey, JobOutcome};
 
 #[derive(Debug, Clone)]
 pub(crate) struct LogSettings {

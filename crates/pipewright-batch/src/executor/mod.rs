@@ -1,5 +1,5 @@
 //! Executors: engines that run attempts of jobs. This file has what each of them needs: an attempt, the receiver of its
-//! output, and the memory where attempts run. `local.rs` is the executor of this machine, `attributes.rs` has what all
+//! output, and the memory where attempts run. `local/` is the executor of this machine, `attributes.rs` has what all
 //! its jobs start with.
 
 mod attributes;
@@ -15,7 +15,7 @@ use pipewright::{Handle, Source};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{JobId, JobStdin, path_bytes};
-pub(crate) use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
+use crate::vocabulary::{AttemptEnd, AttemptKey};
 
 pub use attributes::{JobAttributes, JobUser};
 pub use local::{Containing, Local, LocalSettings};
@@ -26,7 +26,7 @@ pub use local::{Containing, Local, LocalSettings};
 /// slot. Each started attempt has exactly one [`ExecutorEvent::Ended`], also if it could not be started, was stopped or
 /// was lost. When that event is returned, no process of the attempt that the executor knows runs any more.
 pub trait Executor: Send {
-    /// Starts an attempt. A failure is an event too: [`AttemptOutcome::NotStarted`].
+    /// Starts an attempt. A failure is an event too: [`AttemptOutcome::NotStarted`](crate::AttemptOutcome::NotStarted).
     fn start(&mut self, attempt: Attempt);
 
     /// Returns true if attempts may have to wait for a place: one that must be noted before it begins is then not
@@ -51,7 +51,7 @@ pub trait Executor: Send {
     fn stop(&mut self, key: AttemptKey);
 
     /// Returns the attempts that were not started yet, because they wait for room. If they are stopped, they end as
-    /// [`AttemptOutcome::NotStarted`]. The default is none.
+    /// [`AttemptOutcome::NotStarted`](crate::AttemptOutcome::NotStarted). The default is none.
     fn waiting(&self) -> Vec<AttemptKey> {
         Vec::new()
     }

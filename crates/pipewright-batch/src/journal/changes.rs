@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::ledger::JobState;
-use crate::executor::{AttemptEnd, AttemptKey};
 use crate::job::JobId;
+use crate::vocabulary::{AttemptEnd, AttemptKey};
 
 /// Changes of the log that are committed together.
 ///

@@ -8,10 +8,9 @@ use super::changes::{
     Changes, Description, EndedAttempt, JobChange, NewJob, Process, RunChange, RunningAttempt,
 };
 use super::past::Entries;
-use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::job::{Job, JobId, shell_quoted, stored};
 use crate::scheduler::{Cause, JobEnd};
-use crate::vocabulary::{Failure, JobOutcome};
+use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, Failure, JobOutcome};
 
 /// The longest text about an attempt: an error, or a reason.
 const MOST_TEXT_BYTES: usize = 1024;

@@ -48,7 +48,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::executor::AttemptKey;
+use crate::vocabulary::AttemptKey;
 use crate::vocabulary::JobOutcome;
 pub use error::{LogError, LogErrorKind};
 pub(crate) use ledger::{Intent, JobState, LoggedJob, LoggedOutput, system_time};

@@ -23,8 +23,8 @@ use super::runner::{self, LeftJob, Runner};
 use super::sqlite::{self, STEPS, SqliteStore};
 use super::writer::{self, Queue};
 use super::{Journal, JournalMode, RunFacts, Waker, read};
-use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::job::JobId;
+use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
 
 /// The end of a run whose runner was killed. The next runner writes it: this one had no time to.
 pub(super) const INTERRUPTED: &str = "interrupted";

@@ -16,8 +16,9 @@ use serde::Serialize;
 use super::JobInfo;
 use super::attempt::{Finished, Tail};
 use super::options::{OutputError, OutputErrorKind};
-use crate::executor::{AttemptEnd, AttemptOutcome, NodeFiles, NodeOutput, OutputSink};
+use crate::executor::{NodeFiles, NodeOutput, OutputSink};
 use crate::job::JobId;
+use crate::vocabulary::{AttemptEnd, AttemptOutcome};
 
 const FACTS: &str = "job.json";
 /// The name under which the facts are written, before they get their own.

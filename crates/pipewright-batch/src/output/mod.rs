@@ -47,8 +47,9 @@ use std::time::Instant;
 use pipewright::Source;
 use pipewright_os::base::private_file::{self, OpenFolder};
 
-use crate::executor::{AttemptEnd, AttemptKey, OutputSink};
+use crate::executor::OutputSink;
 use crate::job::JobId;
+use crate::vocabulary::{AttemptEnd, AttemptKey};
 
 use attempt::AttemptOutput;
 pub use content::Spooled;

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use pipewright_os::base::{late_open, private_file, stdio};
 
-use crate::executor::{AttemptEnd, AttemptKey};
+use crate::vocabulary::{AttemptEnd, AttemptKey};
 use crate::vocabulary::{Event, JobOutcome};
 
 pub(crate) use events::EventWriter;

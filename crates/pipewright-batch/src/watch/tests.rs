@@ -4,8 +4,8 @@ use std::io::Cursor;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::*;
-use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome};
 use crate::vocabulary::JobOutcome;
+use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
 
 #[test]
 fn every_report_takes_every_update() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pipewright::Signal;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::executor::AttemptOutcome;
+use crate::vocabulary::AttemptOutcome;
 
 /// Returns the number of columns that a terminal uses for a text without controls.
 pub(crate) fn columns(text: &str) -> usize {

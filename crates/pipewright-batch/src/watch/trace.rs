@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Update;
 use super::queued::Pieces;
 use super::text::{cut, outcome};
-use crate::executor::{AttemptEnd, AttemptKey};
+use crate::vocabulary::{AttemptEnd, AttemptKey};
 
 /// Bytes of a command that an event has.
 const MOST_TEXT_BYTES: usize = 1024;
@@ -172,7 +172,7 @@ mod tests {
     use std::io::Cursor;
 
     use super::*;
-    use crate::executor::AttemptOutcome;
+    use crate::vocabulary::AttemptOutcome;
     use crate::watch::tests::{at, end, every_update, facts, key};
 
     fn parsed(trace: &mut TraceWriter<Cursor<Vec<u8>>>) -> Vec<Value> {

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::batch::Run;
-use crate::executor::{Attempt, AttemptEnd, AttemptKey, Executor, ExecutorEvent, MachineMemory};
+use crate::executor::{Attempt, Executor, ExecutorEvent, MachineMemory};
+use crate::vocabulary::{AttemptEnd, AttemptKey};
 
 /// Runs a batch to its end, and returns its events in short words.
 fn events(batch: Batch, fake: Fake, jobs: Vec<Job>) -> Vec<String> {

@@ -16,13 +16,11 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::batch::Batch;
-use crate::executor::{
-    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, MachineMemory,
-};
+use crate::executor::{Attempt, Executor, ExecutorEvent, MachineMemory};
 use crate::job::{JobId, JobStdin};
 use crate::source::Source;
 use crate::view::LogView;
-use crate::vocabulary::JobOutcome;
+use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, JobOutcome};
 
 /// A job that the executor ends with that exit code.
 fn exits(code: i32) -> Job {

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use pipewright_os::base::error::{OneLine, Quoted};
 use pipewright_os::base::late_open::LateOpen;
 
-use crate::executor::{Attempt, AttemptOutcome};
+use crate::executor::Attempt;
 use crate::job::JobStdin;
+use crate::vocabulary::AttemptOutcome;
 
 /// The input of an attempt.
 #[derive(Debug, Default)]

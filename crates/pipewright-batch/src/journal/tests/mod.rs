@@ -23,8 +23,8 @@ use tempfile::TempDir;
 use super::read::{AttemptFilter, Log};
 use super::rows::{AttemptRow, JobRow};
 use super::*;
-use crate::executor::{AttemptEnd, AttemptOutcome};
 use crate::job::{Job, JobId};
+use crate::vocabulary::{AttemptEnd, AttemptOutcome};
 
 /// A folder for a log, removed at the end of the test.
 struct Folder(TempDir);

@@ -21,8 +21,9 @@ use super::queue::Queue;
 use super::{
     JobInfo, Output, OutputError, OutputMode, OutputOptions, OutputSummary, Unprinted, Waker,
 };
-use crate::executor::{AttemptEnd, AttemptKey, AttemptOutcome, OutputSink};
+use crate::executor::OutputSink;
 use crate::job::{Job, JobId};
+use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
 
 impl Memory {
     /// Returns the number of bytes in use.

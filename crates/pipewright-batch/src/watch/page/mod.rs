@@ -23,8 +23,8 @@ use super::OutcomeCounts;
 use super::events::unix_seconds;
 use super::text::{line, outcome};
 use super::{BatchFacts, Update};
-use crate::executor::{AttemptEnd, AttemptKey};
 use crate::vocabulary::JobOutcome;
+use crate::vocabulary::{AttemptEnd, AttemptKey};
 
 /// Attempts that are listed and drawn one by one.
 const MOST_ATTEMPTS: usize = 2_000;

@@ -1,7 +1,7 @@
 //! The page: correct, bounded and inert.
 
 use super::*;
-use crate::executor::AttemptOutcome;
+use crate::vocabulary::AttemptOutcome;
 use crate::watch::tests::{at, end, every_update, facts, key};
 
 /// Runs one attempt of a job to its end.

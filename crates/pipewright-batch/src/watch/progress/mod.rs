@@ -12,7 +12,7 @@ use pipewright_os::process::terminal;
 
 use super::text::{columns, cut, line, rate, whole_duration};
 use super::{OutcomeCounts, Update};
-use crate::executor::AttemptKey;
+use crate::vocabulary::AttemptKey;
 use crate::vocabulary::JobOutcome;
 
 /// The shortest time between two drawings.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::*;
-use crate::executor::{AttemptKey, AttemptOutcome};
 use crate::vocabulary::JobOutcome;
+use crate::vocabulary::{AttemptKey, AttemptOutcome};
 use crate::watch::tests::{end, key};
 
 const WIDE: Screen = Screen { columns: || 100, is_ansi: true, colors: false };

@@ -11,11 +11,9 @@ use pipewright::Source;
 use rusqlite::Connection;
 
 use super::{Line, Random};
-use crate::executor::{
-    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, MachineMemory,
-    OutputSink,
-};
+use crate::executor::{Attempt, Executor, ExecutorEvent, MachineMemory, OutputSink};
 use crate::job::JobId;
+use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
 
 /// The end of a job's last beginning, as the world knows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -23,11 +23,9 @@ use pipewright_os::process::terminal;
 use serde::{Deserialize, Serialize};
 
 use super::attributes::JobAttributes;
-use super::{
-    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, MachineMemory,
-    OutputSink,
-};
+use super::{Attempt, Executor, ExecutorEvent, MachineMemory, OutputSink};
 use crate::job::JobStdin;
+use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
 
 use input::{Look, Stdin};
 use room::{PAUSE, Refused, Room};
