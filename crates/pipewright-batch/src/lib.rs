@@ -23,9 +23,7 @@ mod watch;
 
 #[cfg(feature = "tokio")]
 pub use batch::AsyncRun;
-pub use batch::{
-    Batch, CheckError, HaltAt, HaltRule, ParseHaltRuleError, ProgressKind, Run, Summary,
-};
+pub use batch::{Batch, CheckError, ProgressKind, Run, Summary};
 pub use driver::{BatchError, Control};
 pub use executor::{
     Attempt, Containing, Executor, ExecutorEvent, JobAttributes, JobUser, Local, LocalSettings,
@@ -47,7 +45,8 @@ pub use source::{
 pub use units::{UnitError, parse_duration, parse_size};
 pub use view::{JobFilter, LogView, LoggedState, OutputQueryError};
 pub use vocabulary::{
-    AttemptEnd, AttemptKey, AttemptOutcome, Event, Failure, Halt, JobOutcome, RetryOn,
+    AttemptEnd, AttemptKey, AttemptOutcome, Event, Failure, Halt, HaltAt, HaltRule, JobOutcome,
+    ParseHaltRuleError, RetryOn,
 };
 
 /// The examples of the README of this crate.

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `settings.rs` | settings of the log, of reports and of the memory of jobs; the rule by which a batch ends early |
+//! | `settings.rs` | settings of the log, of reports and of the memory of jobs |
 //! | `run.rs` | a batch that runs; counts, the exit code |
 //! | `check.rs` | the check of a whole input |
 //! | `task.rs` | batches for tasks |
@@ -29,16 +29,13 @@ use crate::job::{Job, JobId};
 use crate::jobserver::JobserverMode;
 use crate::journal::RunFacts;
 use crate::output::OutputOptions;
-use crate::scheduler::{
-    self, FailureSet, HaltLimit, HaltPolicy, Limits, OnLimit, ResourceKind, RetryPolicy,
-};
+use crate::scheduler::{self, FailureSet, Limits, ResourceKind, RetryPolicy};
 use crate::source::InputError;
-use crate::vocabulary::RetryOn;
+use crate::vocabulary::{HaltRule, RetryOn};
 pub use crate::watch::ProgressKind;
 use crate::watch::{BatchFacts, WatchSettings, Watchers};
 pub use check::CheckError;
 pub use run::{Run, Summary};
-pub use settings::{HaltAt, HaltRule, ParseHaltRuleError};
 #[cfg(feature = "tokio")]
 pub use task::AsyncRun;
 
@@ -67,7 +64,7 @@ pub struct Batch {
     once: bool,
     timeout: Option<Duration>,
     batch_timeout: Option<Duration>,
-    halt: HaltPolicy,
+    halt: Option<HaltRule>,
     current_dir: Option<PathBuf>,
     starts: StartRules,
     read_ahead: usize,
@@ -105,7 +102,7 @@ impl Batch {
             once: false,
             timeout: None,
             batch_timeout: None,
-            halt: HaltPolicy { limit: HaltLimit::Never, then: OnLimit::Drain },
+            halt: None,
             current_dir: None,
             starts: StartRules::default(),
             read_ahead: scheduler::LEAST_READ_AHEAD,
@@ -211,14 +208,7 @@ impl Batch {
     /// # Ok::<(), pipewright_batch::ParseHaltRuleError>(())
     /// ```
     pub fn halt(mut self, rule: HaltRule) -> Batch {
-        self.halt = HaltPolicy {
-            limit: match rule.at {
-                HaltAt::Failures(count) => HaltLimit::Failures(count),
-                HaltAt::FailedPercent(percent) => HaltLimit::FailedPercent(percent.min(100)),
-                HaltAt::Successes(count) => HaltLimit::Successes(count),
-            },
-            then: if rule.stops_running { OnLimit::Stop } else { OnLimit::Drain },
-        };
+        self.halt = Some(rule);
         self
     }
 

@@ -36,7 +36,7 @@ use crate::job::{Identities, Job, JobId};
 use crate::jobserver::{JobserverMode, Part};
 use crate::journal::{self, Journal, LogError, LostOutput, Report};
 use crate::output::{Output, OutputError, OutputMode, OutputOptions, Unprinted};
-use crate::scheduler::{self, HaltCause, JobNumber, Scheduler};
+use crate::scheduler::{self, JobNumber, Scheduler};
 use crate::source::InputError;
 use crate::vocabulary::{Event, Halt, RetryOn};
 use inbox::{Inbox, Message};
@@ -407,10 +407,7 @@ impl<E: Executor> Driver<E> {
             _ if self.log_timed_out => Halt::Log,
             _ if self.is_reader_gone() => Halt::ReaderGone,
             _ if self.has_output_failed() => Halt::Output,
-            HaltCause::Drain => Halt::Drain,
-            HaltCause::Stop => Halt::Stop,
-            HaltCause::Failures => Halt::Failures,
-            HaltCause::Successes => Halt::Successes,
+            cause => cause,
         };
         self.halt = Some(halt);
         self.events.push_back(Event::Halted(halt));

@@ -1,7 +1,6 @@
 //! Ends of attempts: success, retry, another attempt after a stop under pressure, or failure; what they mean for jobs
 //! and for those that wait for them; and the early end of a batch.
 
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::Scheduler;
@@ -9,7 +8,7 @@ use super::adding::{Attempt, Job, State, StopReason, before_another_attempt};
 use super::admission::Needs;
 use super::event::{Cause, Decision, JobEnd, JobNumber, Pressure, Requeued};
 use super::names::{Holder, Waiters};
-use crate::vocabulary::{Failure, JobOutcome};
+use crate::vocabulary::{Failure, Halt, HaltAt, JobOutcome};
 
 /// An attempt that follows another one.
 #[derive(Clone, Copy, Debug)]
@@ -324,40 +323,8 @@ impl Scheduler {
 
 // The number of failures at which a batch ends early.
 
-/// When the batch ends early, and how: `--halt`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HaltPolicy {
-    pub(crate) limit: HaltLimit,
-    pub(crate) then: OnLimit,
-}
-
-/// Ends of jobs that end the batch.
-///
-/// A failure is a job of this run that ends as `Failed`, `Refused` or `Unknown`. Skipped jobs are none: their cause was
-/// counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HaltLimit {
-    Never,
-    /// A number of failures.
-    Failures(NonZeroU64),
-    /// A part of all jobs of this run. While their number is unknown, it is a part of those that were read, and counts
-    /// from [`LEAST_FAILURES`] failures on.
-    FailedPercent(u8),
-    /// A number of jobs that have succeeded.
-    Successes(NonZeroU64),
-}
-
 /// Failures before a percentage of an unknown number of jobs counts. The first job alone is no statistic.
 pub(crate) const LEAST_FAILURES: u64 = 3;
-
-/// The reaction to the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnLimit {
-    /// Let running jobs end, as GNU parallel's `--halt soon`.
-    Drain,
-    /// Stop running jobs, as GNU parallel's `--halt now`.
-    Stop,
-}
 
 /// Counts of this run. Jobs that ended in an earlier run are not counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -382,16 +349,15 @@ impl Tally {
         }
     }
 
-    pub(super) fn reaches(&self, limit: HaltLimit) -> bool {
+    pub(super) fn reaches(&self, limit: HaltAt) -> bool {
         match limit {
-            HaltLimit::Never => false,
-            HaltLimit::Successes(count) => self.successes >= count.get(),
-            HaltLimit::Failures(count) => self.failures >= count.get(),
-            HaltLimit::FailedPercent(percent) => {
+            HaltAt::Successes(count) => self.successes >= count.get(),
+            HaltAt::Failures(count) => self.failures >= count.get(),
+            HaltAt::FailedPercent(percent) => {
                 let least = if self.total.is_some() { 1 } else { LEAST_FAILURES };
                 let all = u128::from(self.total.unwrap_or(self.added));
                 self.failures >= least
-                    && u128::from(self.failures) * 100 >= all * u128::from(percent)
+                    && u128::from(self.failures) * 100 >= all * u128::from(percent.min(100))
             }
         }
     }
@@ -399,29 +365,17 @@ impl Tally {
 
 // The early end of a batch: drain, stop, too many failures.
 
-/// The reason why a batch ends early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HaltCause {
-    Drain,
-    Stop,
-    /// The limit of failures was reached.
-    Failures,
-    /// Enough jobs have succeeded.
-    Successes,
-}
-
 impl Scheduler {
     /// Ends the batch. A drained one can still be stopped.
-    pub(super) fn halt(&mut self, cause: HaltCause, decisions: &mut Vec<Decision>) {
+    pub(super) fn halt(&mut self, cause: Halt, decisions: &mut Vec<Decision>) {
         if self.halted.is_none() {
             self.halted = Some(cause);
             self.settle_unstarted(decisions);
             self.names = None;
         }
         let stops = match cause {
-            HaltCause::Drain => false,
-            HaltCause::Stop => true,
-            HaltCause::Failures | HaltCause::Successes => self.config.halt.then == OnLimit::Stop,
+            Halt::Failures | Halt::Successes => self.config.halt.is_some_and(|it| it.stops_running),
+            other => other == Halt::Stop,
         };
         if stops && !self.stopping {
             self.stopping = true;

@@ -51,12 +51,14 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
+use crate::vocabulary::{Halt, HaltAt, HaltRule};
+
 pub(crate) use adding::{AddError, Spec};
 use adding::{Job, Settled};
 pub(crate) use admission::{Limits, Needs, NeedsError, ResourceKind, ResourceNeed};
 use admission::{Pool, Ready};
 use attempts::Tally;
-pub(crate) use attempts::{FailureSet, HaltCause, HaltLimit, HaltPolicy, OnLimit, RetryPolicy};
+pub(crate) use attempts::{FailureSet, RetryPolicy};
 #[cfg(test)]
 pub(crate) use event::Refusal;
 pub(crate) use event::{
@@ -78,7 +80,7 @@ const PATIENCE: u32 = 16;
 pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) retry: RetryPolicy,
-    pub(crate) halt: HaltPolicy,
+    pub(crate) halt: Option<HaltRule>,
     /// Attempts of a job that may be lost with their executor. The one that reaches this number is a failure; the
     /// others are started again, and count as no retry. 0 counts as 1.
     pub(crate) max_lost: u32,
@@ -127,7 +129,7 @@ pub(crate) struct Scheduler {
     pauses: bool,
     /// The permits with which the next job could start, if only permits keep it back.
     wanted_permits: Option<u32>,
-    halted: Option<HaltCause>,
+    halted: Option<Halt>,
     stopping: bool,
     /// Jobs whose outcome is known, and has not been told to their dependents.
     settled: VecDeque<Settled>,
@@ -210,8 +212,8 @@ impl Scheduler {
             Event::Pressure(pressure) => self.press(pressure, decisions),
             Event::MostJobs { jobs } => self.most_jobs = jobs,
             Event::PauseOver => self.pauses = false,
-            Event::Drain => self.halt(HaltCause::Drain, decisions),
-            Event::Stop => self.halt(HaltCause::Stop, decisions),
+            Event::Drain => self.halt(Halt::Drain, decisions),
+            Event::Stop => self.halt(Halt::Stop, decisions),
         }
         self.follow_up(decisions);
     }
@@ -270,17 +272,15 @@ impl Scheduler {
     }
 
     /// Returns the first reason why the batch ends early.
-    pub(crate) fn halted(&self) -> Option<HaltCause> {
+    pub(crate) fn halted(&self) -> Option<Halt> {
         self.halted
     }
 
     fn follow_up(&mut self, decisions: &mut Vec<Decision>) {
-        if self.halted.is_none() && self.tally.reaches(self.config.halt.limit) {
-            let cause = match self.config.halt.limit {
-                HaltLimit::Successes(_) => HaltCause::Successes,
-                _ => HaltCause::Failures,
-            };
-            self.halt(cause, decisions);
+        let reached = self.config.halt.filter(|rule| self.tally.reaches(rule.at));
+        if let (None, Some(rule)) = (self.halted, reached) {
+            let is_success = matches!(rule.at, HaltAt::Successes(_));
+            self.halt(if is_success { Halt::Successes } else { Halt::Failures }, decisions);
         }
         self.admit(decisions);
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::tests::{SUCCEEDED, UNKNOWN, failed};
 use super::*;
-use crate::vocabulary::Failure;
+use crate::vocabulary::{Failure, HaltAt, HaltRule};
 use model::{Job, Model, Phase};
 use pipewright_tests::random::Random;
 
@@ -346,7 +346,7 @@ fn batch(random: &mut Random) -> Batch {
             read_ahead: LEAST_READ_AHEAD,
             limits,
             retry: retry(random),
-            halt: failures(random),
+            halt: halt(random),
             total: random.percent(30).then_some(ran_here),
             max_lost: random.below(4) as u32,
             capacity: has_nodes.then_some(0),
@@ -388,17 +388,16 @@ fn retry(random: &mut Random) -> RetryPolicy {
     }
 }
 
-fn failures(random: &mut Random) -> HaltPolicy {
-    HaltPolicy {
-        limit: match random.below(10) {
-            0 => HaltLimit::Failures(NonZeroU64::MIN),
-            1 => HaltLimit::Failures(NonZeroU64::new(3).unwrap()),
-            2 => HaltLimit::FailedPercent(10 + random.below(60) as u8),
-            3 => HaltLimit::Successes(NonZeroU64::new(1 + random.below(9) as u64).unwrap()),
-            _ => HaltLimit::Never,
-        },
-        then: *random.pick(&[OnLimit::Drain, OnLimit::Stop]),
-    }
+fn halt(random: &mut Random) -> Option<HaltRule> {
+    let at = match random.below(10) {
+        0 => Some(HaltAt::Failures(NonZeroU64::MIN)),
+        1 => Some(HaltAt::Failures(NonZeroU64::new(3).unwrap())),
+        2 => Some(HaltAt::FailedPercent(10 + random.below(60) as u8)),
+        3 => Some(HaltAt::Successes(NonZeroU64::new(1 + random.below(9) as u64).unwrap())),
+        _ => None,
+    };
+    let stops_running = *random.pick(&[false, true]);
+    at.map(|at| HaltRule { at, stops_running })
 }
 
 fn jobs(random: &mut Random, limits: &Limits, count: usize) -> Vec<(JobNumber, Spec)> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Batch, Jobs};
 use crate::scheduler::tests::{NOT_RUN, STOPPED, SUCCEEDED, UNKNOWN, failed};
 use crate::scheduler::*;
-use crate::vocabulary::{Failure, JobOutcome};
+use crate::vocabulary::{Failure, HaltAt, JobOutcome};
 
 /// A job, as its events and decisions show it.
 #[derive(Debug)]
@@ -250,18 +250,18 @@ impl<'a> Model<'a> {
         } else {
             self.batch.config.total.map(|total| total as usize)
         };
-        match (self.batch.config.halt.limit, total) {
-            (HaltLimit::Never, _) => false,
-            (HaltLimit::Successes(count), _) => {
+        let Some(rule) = self.batch.config.halt else { return false };
+        match (rule.at, total) {
+            (HaltAt::Successes(count), _) => {
                 let successes =
                     jobs().filter_map(outcome).filter(|it| *it == JobOutcome::Succeeded);
                 successes.count() as u64 >= count.get()
             }
-            (HaltLimit::Failures(count), _) => failures as u64 >= count.get(),
-            (HaltLimit::FailedPercent(percent), Some(total)) => {
+            (HaltAt::Failures(count), _) => failures as u64 >= count.get(),
+            (HaltAt::FailedPercent(percent), Some(total)) => {
                 failures > 0 && failures * 100 >= total * usize::from(percent)
             }
-            (HaltLimit::FailedPercent(percent), None) => {
+            (HaltAt::FailedPercent(percent), None) => {
                 failures >= 3 && failures * 100 >= read * usize::from(percent)
             }
         }
@@ -271,7 +271,7 @@ impl<'a> Model<'a> {
     fn apply_limit(&mut self) {
         if !self.halted && self.is_limit_reached() {
             self.halted = true;
-            self.stopping = self.batch.config.halt.then == OnLimit::Stop;
+            self.stopping = self.batch.config.halt.is_some_and(|rule| rule.stops_running);
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::num::NonZeroU64;
 
 use super::*;
-use crate::vocabulary::Failure;
+use crate::vocabulary::{Failure, Halt, HaltAt, HaltRule};
 
 #[test]
 fn a_job_that_waits_for_its_retry_takes_no_slot() {
@@ -302,8 +302,8 @@ fn a_job_whose_output_is_lost_is_not_done() {
 
 // Tests of the early end: drain, stop, limits of failures.
 
-fn limited(slots: u32, limit: HaltLimit, then: OnLimit) -> Told {
-    Told::with(slots, |config| config.halt = HaltPolicy { limit, then })
+fn limited(slots: u32, at: HaltAt, stops_running: bool) -> Told {
+    Told::with(slots, |config| config.halt = Some(HaltRule { at, stops_running }))
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn stop_stops_running_jobs_once() {
     assert_eq!(settled(&told.end(2, Ok(()))), [(2, SUCCEEDED)]);
     told.end(3, Err(Failure::TimedOut));
     assert!(told.0.is_finished());
-    assert_eq!(told.0.halted(), Some(HaltCause::Drain));
+    assert_eq!(told.0.halted(), Some(Halt::Drain));
 }
 
 #[test]
@@ -365,8 +365,8 @@ fn a_job_that_was_shed_before_the_end_is_stopped() {
 
 #[test]
 fn fail_fast_drains_or_stops() {
-    for (then, stops) in [(OnLimit::Drain, vec![]), (OnLimit::Stop, vec![stop(1)])] {
-        let mut told = limited(2, HaltLimit::Failures(NonZeroU64::MIN), then);
+    for (stops_running, stops) in [(false, vec![]), (true, vec![stop(1)])] {
+        let mut told = limited(2, HaltAt::Failures(NonZeroU64::MIN), stops_running);
         told.add_started(1, job());
         told.add_started(2, Spec { retries: 1, ..job() });
         told.add_waiting(3, job());
@@ -377,13 +377,13 @@ fn fail_fast_drains_or_stops() {
         let stopped = (2, STOPPED);
         assert_eq!(settled(&decisions), [failed(3), stopped, (4, NOT_RUN)]);
         assert_eq!(decisions[3..], stops);
-        assert_eq!(told.0.halted(), Some(HaltCause::Failures));
+        assert_eq!(told.0.halted(), Some(Halt::Failures));
     }
 }
 
 #[test]
 fn a_number_of_failures_is_counted_without_skipped_jobs_and_earlier_runs() {
-    let mut told = limited(1, HaltLimit::Failures(NonZeroU64::new(2).unwrap()), OnLimit::Drain);
+    let mut told = limited(1, HaltAt::Failures(NonZeroU64::new(2).unwrap()), false);
     told.add(1, Spec { past: Some(failed(Failure::ExitCode)), ..job() });
     told.add(2, Spec { past: Some(UNKNOWN), ..job() });
     told.add_started(3, named("three"));
@@ -392,24 +392,24 @@ fn a_number_of_failures_is_counted_without_skipped_jobs_and_earlier_runs() {
     assert_eq!(told.0.halted(), None);
     told.add_started(5, job());
     told.end(5, FAILED);
-    assert_eq!(told.0.halted(), Some(HaltCause::Failures));
+    assert_eq!(told.0.halted(), Some(Halt::Failures));
 }
 
 #[test]
 fn a_percentage_of_an_unknown_number_needs_three_failures() {
-    let mut told = limited(1, HaltLimit::FailedPercent(50), OnLimit::Drain);
+    let mut told = limited(1, HaltAt::FailedPercent(50), false);
     for (number, result) in (1..).zip([FAILED, FAILED, Ok(()), Ok(()), Ok(()), FAILED]) {
         assert_eq!(told.0.halted(), None);
         told.add_started(number, job());
         told.end(number, result);
     }
-    assert_eq!(told.0.halted(), Some(HaltCause::Failures), "3 of 6");
+    assert_eq!(told.0.halted(), Some(Halt::Failures), "3 of 6");
 }
 
 #[test]
 fn a_percentage_of_a_known_number_counts_from_the_first_failure() {
     let mut told = Told::with(1, |config| {
-        config.halt.limit = HaltLimit::FailedPercent(10);
+        config.halt = Some(HaltRule { at: HaltAt::FailedPercent(10), stops_running: false });
         config.total = Some(20);
     });
     for number in 1..=2 {
@@ -417,20 +417,20 @@ fn a_percentage_of_a_known_number_counts_from_the_first_failure() {
         told.add_started(number, job());
         told.end(number, FAILED);
     }
-    assert_eq!(told.0.halted(), Some(HaltCause::Failures), "2 of 20");
-    let mut told = limited(1, HaltLimit::FailedPercent(50), OnLimit::Drain);
+    assert_eq!(told.0.halted(), Some(Halt::Failures), "2 of 20");
+    let mut told = limited(1, HaltAt::FailedPercent(50), false);
     told.add_started(1, job());
     told.end(1, FAILED);
     told.add_started(2, job());
     assert_eq!(told.0.halted(), None);
     told.tell(Event::InputEnded);
-    assert_eq!(told.0.halted(), Some(HaltCause::Failures), "1 of 2");
+    assert_eq!(told.0.halted(), Some(Halt::Failures), "1 of 2");
 }
 
 #[test]
 fn enough_successes_end_a_batch() {
-    for (then, stops) in [(OnLimit::Drain, vec![]), (OnLimit::Stop, vec![stop(4)])] {
-        let mut told = limited(2, HaltLimit::Successes(NonZeroU64::new(2).unwrap()), then);
+    for (stops_running, stops) in [(false, vec![]), (true, vec![stop(4)])] {
+        let mut told = limited(2, HaltAt::Successes(NonZeroU64::new(2).unwrap()), stops_running);
         told.add(1, Spec { past: Some(SUCCEEDED), ..job() });
         told.add_started(2, job());
         told.add_started(3, job());
@@ -441,13 +441,13 @@ fn enough_successes_end_a_batch() {
         let decisions = told.end(3, Ok(()));
         assert_eq!(settled(&decisions), [(3, SUCCEEDED), (5, NOT_RUN)]);
         assert_eq!(decisions[2..], stops);
-        assert_eq!(told.0.halted(), Some(HaltCause::Successes));
+        assert_eq!(told.0.halted(), Some(Halt::Successes));
     }
 }
 
 #[test]
 fn a_batch_without_failures_never_reaches_a_limit() {
-    let mut told = limited(1, HaltLimit::FailedPercent(0), OnLimit::Stop);
+    let mut told = limited(1, HaltAt::FailedPercent(0), true);
     told.tell(Event::InputEnded);
     assert!(told.0.is_finished());
     assert_eq!(told.0.halted(), None);

@@ -80,7 +80,7 @@ fn config(slots: u32) -> Config {
             max_delay: Duration::from_secs(60),
             jitter_percent: 0,
         },
-        halt: HaltPolicy { limit: HaltLimit::Never, then: OnLimit::Drain },
+        halt: None,
         total: None,
         max_lost: 1,
         capacity: None,
