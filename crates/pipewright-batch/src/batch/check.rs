@@ -52,7 +52,7 @@ impl Batch {
     where
         I: IntoIterator<Item: Into<Result<Job, InputError>>>,
     {
-        let limits = self.limits();
+        let limits = self.clone().into_config().scheduler.limits;
         let mut check = Check::new(&limits);
         let mut count = 0;
         // The lines of jobs with lines: their numbers, in place of those of the jobs.

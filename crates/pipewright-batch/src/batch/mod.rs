@@ -13,7 +13,6 @@ mod settings;
 #[cfg(feature = "tokio")]
 mod task;
 
-use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -25,11 +24,10 @@ use pipewright::Signal;
 
 use crate::driver::{BatchError, Config, Driver, LogSettings, StartRules};
 use crate::executor::{Containing, Executor, JobAttributes, Local, LocalSettings, Machines};
-use crate::job::{Job, JobId};
+use crate::job::Job;
 use crate::jobserver::JobserverMode;
-use crate::journal::RunFacts;
 use crate::output::OutputOptions;
-use crate::scheduler::{self, FailureSet, Limits, ResourceKind, RetryPolicy};
+use crate::scheduler::{self, Limits, ResourceKind, RetryPolicy};
 use crate::source::InputError;
 use crate::vocabulary::{HaltRule, RetryOn};
 pub use crate::watch::ProgressKind;
@@ -53,28 +51,11 @@ pub use task::AsyncRun;
 #[derive(Debug, Clone)]
 #[must_use = "a batch does nothing until `run` or `start` is called"]
 pub struct Batch {
-    slots: NonZeroU32,
-    resources: BTreeMap<String, u32>,
-    memory_bytes: Option<u64>,
-    learned_memory: Arc<HashMap<JobId, u64>>,
-    retries: u32,
-    retry_on: Vec<RetryOn>,
-    retry_delay: Duration,
-    max_retry_delay: Duration,
-    once: bool,
-    timeout: Option<Duration>,
-    batch_timeout: Option<Duration>,
-    halt: Option<HaltRule>,
-    current_dir: Option<PathBuf>,
-    starts: StartRules,
-    read_ahead: usize,
+    /// The settings of the driver. [`into_config`](Self::into_config) adds what follows from several of them.
+    config: Config,
     env: Vec<(OsString, OsString)>,
-    log: Option<LogSettings>,
-    output: OutputOptions,
-    jobserver: JobserverMode,
     watch: WatchSettings,
     local: LocalSettings,
-    max_lost: u32,
     /// `None`: this machine.
     nodes: Option<Arc<dyn Machines>>,
 }
@@ -89,30 +70,46 @@ impl Batch {
     /// Creates a batch that runs as many jobs at once as this process may use processors.
     pub fn new() -> Batch {
         let processors = thread::available_parallelism().map_or(1, |count| count.get());
+        let slots = u32::try_from(processors).ok().and_then(NonZeroU32::new);
         Batch {
-            slots: NonZeroU32::new(u32::try_from(processors).unwrap_or(u32::MAX))
-                .unwrap_or(NonZeroU32::MIN),
-            resources: BTreeMap::new(),
-            memory_bytes: None,
-            learned_memory: Arc::default(),
-            retries: 0,
-            retry_on: RetryOn::USUAL.to_vec(),
-            retry_delay: Duration::from_secs(1),
-            max_retry_delay: Duration::from_secs(300),
-            once: false,
-            timeout: None,
-            batch_timeout: None,
-            halt: None,
-            current_dir: None,
-            starts: StartRules::default(),
-            read_ahead: scheduler::LEAST_READ_AHEAD,
+            config: Config {
+                scheduler: scheduler::Config {
+                    limits: Limits {
+                        slots: slots.unwrap_or(NonZeroU32::MIN),
+                        memory_bytes: None,
+                        named: Vec::new(),
+                    },
+                    retry: RetryPolicy {
+                        on: RetryOn::USUAL.iter().map(|failure| failure.class()).collect(),
+                        delay: Duration::from_secs(1),
+                        max_delay: Duration::from_secs(300),
+                        jitter_percent: 50,
+                    },
+                    halt: None,
+                    total: None,
+                    max_lost: 2,
+                    spaced: false,
+                    read_ahead: scheduler::LEAST_READ_AHEAD,
+                    capacity: None,
+                    seed: 0,
+                },
+                retries: 0,
+                retry_on: RetryOn::USUAL.to_vec(),
+                learned_memory: Arc::default(),
+                once: false,
+                timeout: None,
+                batch_timeout: None,
+                starts: StartRules::default(),
+                log: None,
+                output: OutputOptions::default(),
+                jobserver: JobserverMode::default(),
+                is_alone: false,
+                current_dir: None,
+                env: Arc::default(),
+            },
             env: Vec::new(),
-            log: None,
-            output: OutputOptions::default(),
-            jobserver: JobserverMode::default(),
             watch: WatchSettings::default(),
             local: LocalSettings::default(),
-            max_lost: 2,
             nodes: None,
         }
     }
@@ -120,58 +117,63 @@ impl Batch {
     /// Sets the number of jobs that run at once, the *slots*; 0 counts as 1.
     #[doc(alias = "concurrency")]
     pub fn jobs(mut self, count: u32) -> Batch {
-        self.slots = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+        self.config.scheduler.limits.slots = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
         self
     }
 
     /// Sets the part that the batch takes in GNU make's jobserver. A job takes one token for each of its
     /// [`cpus`](Job::cpus).
     pub fn jobserver(mut self, mode: JobserverMode) -> Batch {
-        self.jobserver = mode;
+        self.config.jobserver = mode;
         self
     }
 
     /// Sets how much of that resource there is. Jobs that use it ([`Job::resource`]) run at the same time only
     /// while there is enough of it.
     pub fn resource(mut self, name: impl Into<String>, count: u32) -> Batch {
-        self.resources.insert(name.into(), count);
+        let (name, named) = (name.into().into_boxed_str(), &mut self.config.scheduler.limits.named);
+        named.retain(|kind| kind.name != name);
+        named.push(ResourceKind { name, capacity: count });
         self
     }
 
     /// Sets the number of times that a failed job is run again, for jobs that name none.
     pub fn retries(mut self, retries: u32) -> Batch {
-        self.retries = retries;
+        self.config.retries = retries;
         self
     }
 
     /// Sets the failures after which a job is run again. The default is [`RetryOn::USUAL`].
     pub fn retry_on(mut self, failures: impl IntoIterator<Item = RetryOn>) -> Batch {
-        self.retry_on = failures.into_iter().collect();
+        self.config.retry_on = failures.into_iter().collect();
+        self.config.scheduler.retry.on =
+            self.config.retry_on.iter().map(|failure| failure.class()).collect();
         self
     }
 
     /// Sets the delay before the first retry. It doubles with each further retry, up to `max`. A random part of up to a
     /// half is taken off, so that jobs that failed together are not tried again together.
     pub fn retry_delay(mut self, delay: Duration, max: Duration) -> Batch {
-        (self.retry_delay, self.max_retry_delay) = (delay, max.max(delay));
+        let retry = &mut self.config.scheduler.retry;
+        (retry.delay, retry.max_delay) = (delay, max.max(delay));
         self
     }
 
     /// Sets the rule for jobs without one of their own: an interrupted job is not run again by itself.
     pub fn once(mut self, once: bool) -> Batch {
-        self.once = once;
+        self.config.once = once;
         self
     }
 
     /// Sets the time after which a job is stopped, for jobs that name none.
     pub fn timeout(mut self, timeout: Duration) -> Batch {
-        self.timeout = Some(timeout);
+        self.config.timeout = Some(timeout);
         self
     }
 
     /// Sets the time after which the whole batch is stopped.
     pub fn batch_timeout(mut self, timeout: Duration) -> Batch {
-        self.batch_timeout = Some(timeout);
+        self.config.batch_timeout = Some(timeout);
         self
     }
 
@@ -208,13 +210,14 @@ impl Batch {
     /// # Ok::<(), pipewright_batch::ParseHaltRuleError>(())
     /// ```
     pub fn halt(mut self, rule: HaltRule) -> Batch {
-        self.halt = Some(rule);
+        self.config.scheduler.halt = Some(rule);
         self
     }
 
     /// Sets the pause after each start: `--delay` of GNU parallel.
     pub fn start_delay(mut self, pause: Duration) -> Batch {
-        self.starts.pause = Some(pause).filter(|pause| !pause.is_zero());
+        self.config.starts.pause = Some(pause).filter(|pause| !pause.is_zero());
+        self.config.scheduler.spaced = self.config.starts.pause.is_some();
         self
     }
 
@@ -224,21 +227,21 @@ impl Batch {
     /// On Linux these are the threads of now. On macOS it is the average of a minute, and elsewhere and with
     /// [`nodes`](Self::nodes) it is not known: an event says so, and jobs start whatever the load is.
     pub fn max_load(mut self, load: f64) -> Batch {
-        self.starts.max_load = Some(load);
+        self.config.starts.max_load = Some(load);
         self
     }
 
     /// Starts no job unless so much memory is free: `--memfree` of GNU parallel. The machine is looked at once a
     /// second. Jobs that run go on; [`Job::mem_bytes`] is for those that can say what they need.
     pub fn min_free_memory(mut self, bytes: u64) -> Batch {
-        self.starts.min_free_bytes = Some(bytes);
+        self.config.starts.min_free_bytes = Some(bytes);
         self
     }
 
     /// Sets the number of jobs that are read before they can start, if it is less than the usual 64: they, and those
     /// that another thread has read (up to 256, or 16 MiB of their inputs), are held in memory. 0 counts as 1.
     pub fn read_ahead(mut self, jobs: u32) -> Batch {
-        self.read_ahead =
+        self.config.scheduler.read_ahead =
             usize::try_from(jobs).unwrap_or(usize::MAX).min(scheduler::LEAST_READ_AHEAD);
         self
     }
@@ -246,13 +249,13 @@ impl Batch {
     /// Sets the number of nodes that a job may lose: with the last one the job fails. Before that it is started again
     /// elsewhere, which counts as no retry. The default is 2; 0 counts as 1.
     pub fn max_lost(mut self, count: u32) -> Batch {
-        self.max_lost = count;
+        self.config.scheduler.max_lost = count;
         self
     }
 
     /// Sets the working directory of jobs that state none.
     pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Batch {
-        self.current_dir = Some(dir.into());
+        self.config.current_dir = Some(dir.into());
         self
     }
 
@@ -279,7 +282,7 @@ impl Batch {
     /// Sets what happens with the output of jobs. The default prints it to this process's stdout and stderr, each job's
     /// as a whole when it is over.
     pub fn output(mut self, output: OutputOptions) -> Batch {
-        self.output = output;
+        self.config.output = output;
         self
     }
 
@@ -339,22 +342,8 @@ impl Batch {
         let watchers = Watchers::open(&self.watch, facts)
             .map_err(|(path, source)| BatchError::Report { path, source })?;
         let streams = watchers.streams();
-        let driver = Driver::start(self.config(), executor, jobs, streams)?;
+        let driver = Driver::start(self.into_config(), executor, jobs, streams)?;
         Ok(Run::new(driver, watchers))
-    }
-
-    /// Starts to run jobs, and prints to other streams. `from_log`: the jobs are those of the log.
-    #[cfg(test)]
-    pub(crate) fn start_in_test<E: Executor>(
-        mut self,
-        executor: E,
-        jobs: impl Iterator<Item = Result<Job, InputError>> + Send + 'static,
-        streams: [Box<dyn std::io::Write + Send>; 2],
-        from_log: bool,
-    ) -> Result<Driver<E>, BatchError> {
-        self.log.iter_mut().for_each(|log| log.facts.from_log = from_log);
-        let config = Config { is_alone: true, ..self.config() };
-        Driver::start(config, executor, jobs, streams)
     }
 
     /// Returns the executor.
@@ -366,10 +355,10 @@ impl Batch {
     }
 
     fn facts(&self) -> BatchFacts {
-        let description = self.log.as_ref().map(|log| log.facts.description.clone());
-        let path = self.log.as_ref().map(|log| log.path.display().to_string());
+        let log = self.config.log.as_ref();
+        let path = log.map(|log| log.path.display().to_string());
         BatchFacts {
-            command: description.unwrap_or_default(),
+            command: log.map(|log| log.facts.description.clone()).unwrap_or_default(),
             slots: self.known_slots(),
             started: SystemTime::now(),
             log: path.filter(|path| !path.is_empty()),
@@ -378,66 +367,28 @@ impl Batch {
 
     /// Returns the number of slots before any node has joined.
     fn known_slots(&self) -> u32 {
-        if self.nodes.is_some() { 0 } else { self.slots.get() }
+        if self.nodes.is_some() { 0 } else { self.config.scheduler.limits.slots.get() }
     }
 
-    fn limits(&self) -> Limits {
-        let resource = |(name, capacity): (&String, &u32)| ResourceKind {
-            name: name.as_str().into(),
-            capacity: *capacity,
-        };
-        Limits {
-            slots: if self.nodes.is_some() { NonZeroU32::MAX } else { self.slots },
-            memory_bytes: self.memory_bytes,
-            named: self.resources.iter().map(resource).collect(),
+    /// Returns the settings of the driver, with what follows from several of them.
+    pub(crate) fn into_config(self) -> Config {
+        let (slots, remote) = (self.known_slots(), self.nodes.is_some());
+        let mut config = self.config;
+        if remote {
+            // The slots are those of the nodes, and tokens are for processes of one machine.
+            config.scheduler.limits.slots = NonZeroU32::MAX;
+            config.scheduler.capacity = Some(0);
+            config.jobserver = JobserverMode::Off;
         }
-    }
-
-    fn config(self) -> Config {
-        let (limits, known_slots) = (self.limits(), self.known_slots());
-        let retry = RetryPolicy {
-            on: self.retry_on.iter().map(|failure| failure.class()).collect::<FailureSet>(),
-            delay: self.retry_delay,
-            max_delay: self.max_retry_delay,
-            jitter_percent: 50,
-        };
-        let mut output = self.output;
-        output.is_durable = self.log.as_ref().is_some_and(|log| !log.path.as_os_str().is_empty());
-        Config {
-            scheduler: scheduler::Config {
-                limits,
-                retry,
-                halt: self.halt,
-                total: None,
-                max_lost: self.max_lost,
-                spaced: self.starts.pause.is_some(),
-                read_ahead: self.read_ahead,
-                capacity: self.nodes.is_some().then_some(0),
-                seed: seed(),
-            },
-            retries: self.retries,
-            retry_on: self.retry_on,
-            learned_memory: self.learned_memory,
-            once: self.once,
-            timeout: self.timeout,
-            batch_timeout: self.batch_timeout,
-            starts: self.starts,
-            log: self.log.filter(|log| !log.path.as_os_str().is_empty()).map(|log| LogSettings {
-                facts: RunFacts {
-                    slots: known_slots,
-                    keep_values: output.tag,
-                    remote: self.nodes.is_some(),
-                    ..log.facts
-                },
-                ..log
-            }),
-            output,
-            // Tokens are for processes of one machine.
-            jobserver: if self.nodes.is_some() { JobserverMode::Off } else { self.jobserver },
-            is_alone: false,
-            current_dir: self.current_dir,
-            env: Arc::from(self.env),
+        // Without a path, somebody has only described the batch.
+        config.log = config.log.filter(|log| !log.path.as_os_str().is_empty());
+        config.output.is_durable = config.log.is_some();
+        if let Some(LogSettings { facts, .. }) = &mut config.log {
+            (facts.slots, facts.remote, facts.keep_values) = (slots, remote, config.output.tag);
         }
+        config.scheduler.seed = seed();
+        config.env = self.env.into();
+        config
     }
 }
 

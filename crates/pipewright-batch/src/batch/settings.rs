@@ -121,7 +121,7 @@ impl Batch {
     }
 
     fn log_settings(&mut self) -> &mut LogSettings {
-        self.log.get_or_insert_with(|| LogSettings {
+        self.config.log.get_or_insert_with(|| LogSettings {
             path: PathBuf::new(),
             resume: false,
             retry_failed: false,
@@ -146,7 +146,7 @@ impl Batch {
     /// Sets the memory for all jobs together that name their needs ([`mem_bytes`](crate::Job::mem_bytes)), or whose
     /// needs are [learned](Self::learn).
     pub fn memory_bytes(mut self, bytes: u64) -> Batch {
-        self.memory_bytes = Some(bytes);
+        self.config.scheduler.limits.memory_bytes = Some(bytes);
         self
     }
 
@@ -175,7 +175,7 @@ impl Batch {
         for bytes in peaks.values_mut() {
             *bytes = bytes.saturating_add(*bytes / 8);
         }
-        self.learned_memory = Arc::new(peaks);
+        self.config.learned_memory = Arc::new(peaks);
         Ok(self)
     }
 }

@@ -57,8 +57,8 @@ pub(crate) use adding::{AddError, Spec};
 use adding::{Job, Settled};
 pub(crate) use admission::{Limits, Needs, NeedsError, ResourceKind, ResourceNeed};
 use admission::{Pool, Ready};
+pub(crate) use attempts::RetryPolicy;
 use attempts::Tally;
-pub(crate) use attempts::{FailureSet, RetryPolicy};
 #[cfg(test)]
 pub(crate) use event::Refusal;
 pub(crate) use event::{

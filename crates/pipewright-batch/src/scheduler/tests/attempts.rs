@@ -4,6 +4,7 @@
 use std::num::NonZeroU64;
 
 use super::*;
+use crate::scheduler::attempts::FailureSet;
 use crate::vocabulary::{Failure, Halt, HaltAt, HaltRule};
 
 #[test]

@@ -132,7 +132,9 @@ impl Game {
         };
         // The thread that reads gets nothing, and ends with the run.
         let (_until_the_end, nothing) = mpsc::channel();
-        let driver = batch.start_in_test(executor, nothing.into_iter(), streams, from_log);
+        let mut config = Config { is_alone: true, ..batch.into_config() };
+        config.log.iter_mut().for_each(|log| log.facts.from_log = from_log);
+        let driver = Driver::start(config, executor, nothing.into_iter(), streams);
         let mut driver = match driver {
             Ok(driver) => driver,
             Err(BatchError::Log(error))
