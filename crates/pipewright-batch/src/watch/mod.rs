@@ -68,7 +68,7 @@ pub(crate) enum Update<'a> {
     Began(&'a BatchFacts),
     /// Jobs of this input ended in an earlier run. They count as done.
     Resumed { jobs: u64 },
-    /// Jobs were read. `total`: the number of all jobs, if it is known before the end of the input.
+    /// Jobs were read: `jobs` so far. `total`: the number of all jobs, if it is known before the end of the input.
     Added { jobs: u64, total: Option<u64> },
     /// An attempt started in that slot. `text` is its command.
     Started { key: AttemptKey, slot: u32, text: &'a str },
@@ -251,7 +251,7 @@ impl Watchers {
     /// Draws what is due. Returns the time at which it should be called again, whatever happens.
     pub(crate) fn tick(&mut self, added: u64, total: Option<u64>) -> Option<Instant> {
         if added > self.added {
-            self.update(&Update::Added { jobs: added - self.added, total });
+            self.update(&Update::Added { jobs: added, total });
             self.added = added;
         }
         let progress = self.progress.as_ref()?;

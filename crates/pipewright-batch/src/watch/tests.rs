@@ -35,6 +35,24 @@ fn every_report_takes_every_update() {
 }
 
 #[test]
+fn an_event_of_jobs_that_were_read_counts_all_so_far() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.jsonl");
+    let settings = WatchSettings { events: Some(path.clone()), ..WatchSettings::default() };
+    let mut watchers = Watchers::open(&settings, facts()).unwrap();
+    for (added, total) in [(0, None), (3, None), (3, None), (10, Some(10))] {
+        watchers.tick(added, total);
+    }
+    watchers.finish(&totals(), None).unwrap();
+    let events = std::fs::read_to_string(path).unwrap();
+    let events =
+        events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let added = events.filter(|event| event["event"] == "added");
+    let counts: Vec<_> = added.map(|it| (it["jobs"].as_u64(), it["total"].as_u64())).collect();
+    assert_eq!(counts, [(Some(3), None), (Some(10), Some(10))]);
+}
+
+#[test]
 fn stderr_has_a_width_and_a_kind_of_progress() {
     use std::io::IsTerminal;
     assert!((Screen::stderr().columns)() > 0);
@@ -58,6 +76,19 @@ pub(super) fn facts() -> BatchFacts {
     }
 }
 
+fn totals() -> Totals {
+    Totals {
+        exit_code: Some(123),
+        how: "finished",
+        succeeded: 9,
+        failed: 1,
+        skipped: 0,
+        stopped: 0,
+        not_run: 0,
+        unknown: 0,
+    }
+}
+
 pub(super) fn key(job: u64) -> AttemptKey {
     AttemptKey { job, attempt: 1 }
 }
@@ -69,16 +100,7 @@ pub(super) fn end(job: u64, outcome: AttemptOutcome, start: f64, seconds: f64) -
 /// Calls `work` with one update of each kind.
 pub(super) fn every_update(work: impl FnOnce(&[Update<'_>])) {
     let facts = facts();
-    let totals = Totals {
-        exit_code: Some(123),
-        how: "finished",
-        succeeded: 9,
-        failed: 1,
-        skipped: 0,
-        stopped: 0,
-        not_run: 0,
-        unknown: 0,
-    };
+    let totals = totals();
     let end = end(2, AttemptOutcome::Exited(7), 0.5, 2.0);
     work(&[
         Update::Began(&facts),
