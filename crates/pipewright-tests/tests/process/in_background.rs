@@ -366,6 +366,38 @@ fn the_timeouts_of_a_runner_hold_between_two_calls() {
 }
 
 #[watched_test]
+fn the_timeout_of_the_command_that_a_runner_has_started_last_holds_between_two_calls() {
+    let mut runner = Runner::new(1).enforce_in_background();
+    runner.push(0, puppet(["exit=0"]));
+    let mut end = push_holders(&mut runner, 1..2);
+    // It starts in the place of the first one, when that has ended.
+    assert!(runner.next().is_some_and(|(key, _)| key == 0));
+    assert!(runner.pid(&1).is_some());
+    end.read_to_end(&mut Vec::new()).unwrap();
+    all_timed_out(runner, &[1]);
+}
+
+#[watched_test]
+fn the_idle_timeout_of_a_start_in_a_slot_holds_between_two_calls() {
+    let slot = match TreeSlot::new() {
+        Ok(slot) => slot,
+        Err(error) => return skipped(Need::Supervisor, error),
+    };
+    let (reader, writer) = pipe(PipeOptions::default()).unwrap();
+    let mut command = puppet(["wait=600"]);
+    command.stderr(writer).idle_timeout(later()).kill_grace(short()).contain_in(&slot);
+    let mut runner = Runner::new(1).enforce_in_background();
+    runner.push(0, puppet(["exit=0"]));
+    runner.push(1, command);
+    // The slot is asked then, and answers while nobody waits.
+    assert!(runner.next().is_some_and(|(key, _)| key == 0));
+    let mut end = reader;
+    end.read_to_end(&mut Vec::new()).unwrap();
+    let (key, capture) = runner.next().unwrap();
+    assert_eq!((key, capture.unwrap().outcome), (1, Outcome::IdleTimedOut));
+}
+
+#[watched_test]
 fn the_timeouts_of_a_runner_hold_in_the_closure_of_a_tee() {
     let mut runner = Runner::new(4).enforce_in_background();
     let mut end = push_holders(&mut runner, 1..4);

@@ -254,6 +254,11 @@ impl Command {
         earlier(by_timeout, *deadline)
     }
 
+    /// Returns its idle timeout.
+    pub(crate) fn longest_silence(&self) -> Option<Duration> {
+        self.options.rules.idle_timeout
+    }
+
     /// Begins what [`start_capture`](Self::start_capture) does, and does not wait for a slot's answer.
     pub(crate) fn begin_capture(&self) -> Result<BegunChild, Error> {
         self.begin_child(CAPTURED)

@@ -15,6 +15,7 @@ use super::run_set::{CommandEnd, RunSet, RunningSet};
 use super::{Runnable, StepSet};
 use crate::cancel::CancelToken;
 use crate::error::Error;
+use crate::run::earlier;
 
 /// The pause of the thread while a time has come and the owner is in a step, which sees to it.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -41,7 +42,7 @@ struct Shared {
 /// The times of the thread.
 #[derive(Debug, Default)]
 struct Plan {
-    /// The first time of the set, at the end of its last step.
+    /// The first time of the set, at the end of its last step, and of what was started since.
     due: Option<Instant>,
     /// The time at which the thread looks. It may be too early, never too late.
     looks_at: Option<Instant>,
@@ -70,12 +71,23 @@ impl GuardedSet {
 
     /// Tells the thread the first time of the set.
     fn plan(&self, set: &mut RunSet) {
-        if !self.is_guarded {
-            return;
+        if self.is_guarded {
+            let due = set.next_due();
+            let mut plan = self.shared.plan();
+            plan.due = due;
+            self.look_at(due, plan);
         }
-        let due = set.next_due();
+    }
+
+    /// Tells the thread a time of a command that was added to the set.
+    fn plan_one(&self, due: Option<Instant>) {
         let mut plan = self.shared.plan();
-        plan.due = due;
+        plan.due = earlier(plan.due, due);
+        self.look_at(due, plan);
+    }
+
+    /// Lets the thread look at that time, unless it looks before.
+    fn look_at(&self, due: Option<Instant>, mut plan: MutexGuard<'_, Plan>) {
         let Some(due) = due.filter(|due| plan.looks_at.is_none_or(|at| *due < at)) else { return };
         if !plan.has_thread {
             let shared = Arc::clone(&self.shared);
@@ -97,7 +109,13 @@ impl RunningSet for GuardedSet {
     }
 
     fn start(&mut self, index: usize, command: Runnable<'_>) -> Result<(), Error> {
-        self.shared.set().start(index, command)
+        let mut set = self.shared.set();
+        set.start(index, command)?;
+        if self.is_guarded {
+            // No step may follow: a caller takes a result that came before.
+            self.plan_one(set.due_of_last_start());
+        }
+        Ok(())
     }
 
     fn stop(&mut self) {
@@ -151,6 +169,14 @@ impl Drop for GuardedSet {
     }
 }
 
+impl Plan {
+    /// Puts off a look that came while the owner had the set.
+    fn put_off(&mut self, now: Instant) {
+        // A time that has come is left to the owner's step, which tells the next one at its end.
+        self.looks_at = self.due.map(|due| if due > now { due } else { now + PAUSE });
+    }
+}
+
 impl Shared {
     fn set(&self) -> MutexGuard<'_, RunSet> {
         // A panic of a closure goes through, and leaves it consistent.
@@ -164,7 +190,9 @@ impl Shared {
 
     /// The work of the thread.
     fn serve(&self) {
-        while self.wait() {
+        while let Some(mut plan) = self.wait() {
+            // With the plan locked, though the set comes first: this does not wait. A step that has the set has yet to
+            // tell its times, or has told them.
             let set = match self.set.try_lock() {
                 Ok(set) => Some(set),
                 Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -172,29 +200,26 @@ impl Shared {
             };
             match set {
                 Some(mut set) => {
+                    drop(plan);
                     let due = set.enforce();
                     let mut plan = self.plan();
                     (plan.due, plan.looks_at) = (due, due);
                 }
-                None => {
-                    let soon = Instant::now() + PAUSE;
-                    let mut plan = self.plan();
-                    plan.looks_at = plan.due.map(|due| due.max(soon));
-                }
+                None => plan.put_off(Instant::now()),
             }
         }
     }
 
-    /// Waits until it is time for a look. Returns false at the end.
-    fn wait(&self) -> bool {
+    /// Waits until it is time for a look. Returns the plan, or `None` at the end.
+    fn wait(&self) -> Option<MutexGuard<'_, Plan>> {
         let mut plan = self.plan();
         loop {
             if plan.is_over {
-                return false;
+                return None;
             }
             let left = plan.looks_at.map(|at| at.saturating_duration_since(Instant::now()));
             plan = match left {
-                Some(Duration::ZERO) => return true,
+                Some(Duration::ZERO) => return Some(plan),
                 Some(left) => {
                     let waited = self.changed.wait_timeout(plan, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
@@ -202,5 +227,25 @@ impl Shared {
                 None => self.changed.wait(plan).unwrap_or_else(PoisonError::into_inner),
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A step may end, and tell the next time, between the look and its end.
+    #[test]
+    fn a_look_that_finds_the_set_in_a_step_is_put_off_no_later_than_the_next_time() {
+        let now = Instant::now();
+        let later = now + Duration::from_millis(1);
+        let looks_at = |due| {
+            let mut plan = Plan { due, looks_at: Some(now), ..Plan::default() };
+            plan.put_off(now);
+            plan.looks_at
+        };
+        assert_eq!(looks_at(Some(later)), Some(later));
+        assert_eq!(looks_at(Some(now)), Some(now + PAUSE));
+        assert_eq!(looks_at(None), None);
     }
 }

@@ -26,7 +26,7 @@ use crate::command::{Aside, BegunChild, Command, StartingChild};
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::output::Capture;
 use crate::pipeline::{Pipeline, Stage};
-use crate::run::{Next, Run};
+use crate::run::{Next, Run, earlier};
 use run_set::{
     CommandEnd, CommandSource, NextStep, Numbered, Queue, QueueRules, RunSet, RunningSet, in_order,
 };
@@ -299,6 +299,9 @@ const UNWANTED_START_WAIT: Duration = Duration::from_secs(1);
 /// The time that a killed start has to end. One that takes longer is stuck in the kernel.
 const KILLED_START_WAIT: Duration = Duration::from_secs(5);
 
+/// The least time between two looks at a start that nobody waits for.
+const LEAST_LOOK: Duration = Duration::from_millis(100);
+
 impl StartingCapture {
     fn new(starter: Starter) -> StartingCapture {
         let until = match &starter {
@@ -324,6 +327,17 @@ impl StartingCapture {
     /// Returns the time at which [`expire`](Self::expire) has something to do.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.until
+    }
+
+    /// Returns the time at which to look at it at the latest, while nobody waits for its result. With an idle timeout
+    /// alone nothing else would: its child may be running.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let command = match &self.starter {
+            Starter::Slot(_, command) => command,
+            Starter::Thread(start) => start.command(),
+        };
+        let idle = command.longest_silence().map(|idle| idle.max(LEAST_LOOK));
+        earlier(self.until, idle.and_then(|idle| Instant::now().checked_add(idle)))
     }
 
     /// Stops it. If its child runs then, that has to be stopped, too.

@@ -163,12 +163,15 @@ impl RunSet {
 
     /// Returns the time at which [`enforce`](Self::enforce) has something to do.
     pub(super) fn next_due(&mut self) -> Option<Instant> {
-        let of_starts = self.starting.iter().filter_map(|(_, start)| start.until()).min();
-        self.members.iter_mut().fold(of_starts, |due, RunningCommand { run, .. }| {
-            let next = run.resume().and_then(|run| run.state.next_due());
-            run.suspend();
-            earlier(due, next)
-        })
+        let of_starts = self.starting.iter().filter_map(|(_, start)| start.next_due()).min();
+        let members = self.members.iter_mut();
+        members.fold(of_starts, |due, member| earlier(due, member.next_due()))
+    }
+
+    /// Returns the first time of the command that was started last.
+    pub(super) fn due_of_last_start(&mut self) -> Option<Instant> {
+        let of_start = self.starting.last().and_then(|(_, start)| start.next_due());
+        earlier(of_start, self.members.last_mut().and_then(RunningCommand::next_due))
     }
 
     fn finish_start(&mut self, index: usize, start: StartingCapture) {
@@ -306,6 +309,12 @@ impl RunSet {
 }
 
 impl RunningCommand {
+    fn next_due(&mut self) -> Option<Instant> {
+        let next = self.run.resume().and_then(|run| run.state.next_due());
+        self.run.suspend();
+        next
+    }
+
     fn end(mut self, stepped: Result<bool, OperationError>) -> Result<Capture, Error> {
         let output = self.run.end(stepped)?;
         into_text(self.run.program(), self.run.settings().decoding, output)
