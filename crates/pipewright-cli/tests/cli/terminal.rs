@@ -92,6 +92,12 @@ impl Shell {
         self.shows(&format!("ended={code}\r\n"))
     }
 
+    /// Waits for the end of the shell, and returns its exit code.
+    #[cfg(target_os = "linux")]
+    pub(super) fn end(mut self) -> Option<i32> {
+        self.shell.wait().unwrap().code()
+    }
+
     /// Presses a key repeatedly until the terminal shows a text.
     #[track_caller]
     fn shows_while_typing(&mut self, key: &str, text: &str) -> String {
