@@ -40,6 +40,9 @@ pub(crate) mod step {
     pub(crate) const PRE_EXEC: u32 = 14;
     pub(crate) const TERMINAL: u32 = 15;
     pub(crate) const TREE_LIMITS: u32 = 16;
+    /// The program was loaded, and its start could not be reported.
+    #[cfg(target_os = "linux")]
+    pub(crate) const CONFIRM: u32 = 17;
 
     /// Returns the number of a step with an index.
     pub(crate) const fn with_index(step: u32, index: usize) -> u32 {

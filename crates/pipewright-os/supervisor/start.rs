@@ -211,21 +211,23 @@ impl Starter {
         }
         let pid = pid as i32;
         let (failed_step, failed) = command.failed.get();
-        let started = failed == 0 && {
-            let words = [STARTED, i64::from(pid), job, 0, 0, 0];
-            const MSG_DONTWAIT: usize = 0x40;
-            send(system::HOST, &words, Some(pidfd), MSG_DONTWAIT) >= 0
+        let (failed_step, failed) = match failed {
+            0 => {
+                let words = [STARTED, i64::from(pid), job, 0, 0, 0];
+                const MSG_DONTWAIT: usize = 0x40;
+                let sent = send(system::HOST, &words, Some(pidfd), MSG_DONTWAIT);
+                (step::CONFIRM, if sent < 0 { -sent as i32 } else { 0 })
+            }
+            failed => (failed_step, failed),
         };
         call(number::CLOSE, [pidfd as usize, 0, 0, 0, 0, 0]);
-        if started {
+        if failed == 0 {
             return Some(pid);
         }
         // It has ended on its own, or the host knows nothing of it. Nothing that it has started may be left to the next
         // job.
         children::end_children(system::CHILDREN);
-        // From a send that failed, for which there is no better error.
-        const ENOBUFS: i32 = 105;
-        report(job, if failed != 0 { failed } else { ENOBUFS }, failed_step);
+        report(job, failed, failed_step);
         None
     }
 

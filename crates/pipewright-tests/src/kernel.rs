@@ -118,7 +118,15 @@ impl Held {
     /// Lets the call continue.
     pub fn continue_call(&self, id: u64) {
         let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-        let mut answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
+        self.answer(libc::seccomp_notif_resp { id, val: 0, error: 0, flags });
+    }
+
+    /// Makes the call fail with that error.
+    pub fn fail_call(&self, id: u64, errno: i32) {
+        self.answer(libc::seccomp_notif_resp { id, val: 0, error: -errno, flags: 0 });
+    }
+
+    fn answer(&self, mut answer: libc::seccomp_notif_resp) {
         // SAFETY: as above.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), SEND as _, &raw mut answer) };
         assert_eq!(result, 0, "{}", io::Error::last_os_error());

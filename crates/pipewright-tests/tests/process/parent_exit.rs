@@ -1,12 +1,20 @@
 //! Children and trees that end with their parent, whichever of our processes is killed.
 
 #[cfg(target_os = "linux")]
+use std::sync::mpsc;
+#[cfg(target_os = "linux")]
+use std::thread;
+#[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use pipewright::TreeSlot;
 use pipewright::{Child, Command, Scope, Signal, Stdio};
 #[cfg(target_os = "linux")]
 use pipewright_test_macros::isolated_test;
 use pipewright_test_macros::watched_test;
+#[cfg(target_os = "linux")]
+use pipewright_tests::kernel::hold;
 #[cfg(unix)]
 use pipewright_tests::skip::{Need, is_root, skipped};
 use pipewright_tests::{alive, watchdog};
@@ -273,6 +281,44 @@ fn a_start_whose_answer_is_lost_does_not_count_as_one_that_did_not_run() {
     assert!(error.to_string().starts_with("cannot confirm the start of "), "{error}");
     assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
     no_process_is_left(MARK, "lost");
+}
+
+/// The supervisor tells its host that it cannot tell the result.
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn a_start_whose_answer_cannot_be_sent_does_not_count_as_one_that_did_not_run() {
+    if cannot_supervise() {
+        return;
+    }
+    let slot = TreeSlot::new().unwrap();
+    // The host sends a request to a slot.
+    for (own_sends, slot) in [(0, None), (1, Some(slot))] {
+        let mut command = puppet(["wait=600"]);
+        command.env(MARK, alive::mark("unsent")).stderr(Stdio::null());
+        command.kill_on_parent_exit(Scope::Tree);
+        if let Some(slot) = &slot {
+            command.contain_in(slot);
+        }
+        let (sender, held) = mpsc::channel();
+        let starts = thread::spawn(move || {
+            sender.send(hold(libc::SYS_sendmsg)).unwrap();
+            command.spawn().map(drop).unwrap_err()
+        });
+        let Some(held) = held.recv().unwrap() else {
+            return skipped(Need::SeccompNotify, "no call can be held here");
+        };
+        (0..own_sends).for_each(|_| held.continue_call(held.wait_for_one()));
+        // ENOMEM is one of the errors after which a batch starts a job again.
+        held.fail_call(held.wait_for_one(), libc::ENOMEM);
+        if own_sends == 0 {
+            held.continue_call(held.wait_for_one());
+        }
+        let error = starts.join().unwrap();
+        assert!(!error.is_start(), "{error}");
+        assert!(error.to_string().starts_with("cannot confirm the start of "), "{error}");
+        assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
+        no_process_is_left(MARK, "unsent");
+    }
 }
 
 #[watched_test]

@@ -429,6 +429,8 @@ pub(super) fn step_of(number: u32) -> Step {
         step::PRE_EXEC => Step::PreExec,
         step::TERMINAL => Step::Terminal,
         step::TREE_LIMITS => Step::TreeLimits,
+        #[cfg(target_os = "linux")]
+        step::CONFIRM => Step::Confirm,
         _ => Step::Create,
     }
 }

@@ -70,7 +70,7 @@ pub(crate) enum NotStarted {
     Command(io::Error),
     /// The guard or the supervisor failed.
     Supervisor(io::Error),
-    /// The answer could not be received, or both were killed before it; the command may have run.
+    /// The answer could not be sent or received, or both were killed before it; the command may have run.
     Unknown(io::Error),
 }
 
@@ -86,6 +86,11 @@ impl NotStarted {
     /// Returns the message that [`Reports::started`] reads, for [`NotStarted::Supervisor`].
     pub(crate) fn words(errno: i32) -> [i64; MESSAGE_WORDS] {
         [STARTED, 0, 0, i64::from(errno), 1, 0]
+    }
+
+    /// Returns the message that [`Reports::started`] reads, for [`NotStarted::Unknown`].
+    pub(crate) fn words_of_unknown(errno: i32) -> [i64; MESSAGE_WORDS] {
+        [STARTED, 0, 0, i64::from(errno), 2, 0]
     }
 }
 
@@ -181,7 +186,8 @@ impl Reports {
         match (word(3) as i32, word(4)) {
             (0, _) => Ok(StartedCommand { pid: word(1) as i32, supervisor: word(2) as u32, pidfd }),
             (errno, 0) => Err(NotStarted::Command(io::Error::from_raw_os_error(errno))),
-            (errno, _) => Err(NotStarted::Supervisor(io::Error::from_raw_os_error(errno))),
+            (errno, 1) => Err(NotStarted::Supervisor(io::Error::from_raw_os_error(errno))),
+            (errno, _) => Err(NotStarted::Unknown(io::Error::from_raw_os_error(errno))),
         }
     }
 

@@ -574,7 +574,7 @@ extern "C" fn supervisor(argument: *mut c_void) -> c_int {
             program.execute(c"supervisor", pid);
             raw_syscall::kill(pid);
         }
-        // The command failed on its own, and the host knows.
+        // The command failed on its own, or was killed, and the host knows.
         Ok(None) => {}
         Err(errno) => program.report_failure(errno),
     }
@@ -603,10 +603,13 @@ fn start_command(
     let reported = program.report_start(pid, pidfd.as_ref(), failed);
     // The exec closes it; closing it here would go through the C library.
     mem::forget(pidfd);
-    if reported.is_err() {
+    if let Err(errno) = reported {
         raw_syscall::kill(pid);
+        // If it has failed, the host knows by the memory that they share.
+        program.report_unknown(errno);
+        return Ok(None);
     }
-    reported.map(|()| (failed == 0).then_some(pid))
+    Ok((failed == 0).then_some(pid))
 }
 
 /// Prepares this process to adopt and find children. Before any exists: the command may lose children in its first

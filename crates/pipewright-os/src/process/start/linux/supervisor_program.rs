@@ -128,6 +128,13 @@ impl SupervisorProgram {
         let _ = raw_syscall::send(self.handles[HOST], &NotStarted::words(errno), None);
     }
 
+    /// Reports to the host that the result of the start could not be sent.
+    pub(super) fn report_unknown(&self, errno: i32) {
+        // Ignored: as above.
+        let words = NotStarted::words_of_unknown(errno);
+        let _ = raw_syscall::send(self.handles[HOST], &words, None);
+    }
+
     /// Executes the program. Returns only on failure, with the error. The handles are then those by which this process
     /// can use them.
     pub(super) fn execute(&mut self, role: &CStr, subject: i32) -> i32 {
