@@ -43,13 +43,14 @@ pub(super) trait ReadRecords {
 /// The number of values that one job takes: as many as fit into the arguments of a process, as with `xargs`.
 ///
 /// Values are packed in their order, and each job gets as many as it can; they are not spread over the slots. A value
-/// that does not fit at all is a job of its own, which the system refuses.
+/// that does not fit at all is a job of its own, which the system refuses. Each value counts with at least its own
+/// bytes and one more, whatever the words have of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Packing {
     /// The most records of one job.
     pub most_values: u64,
-    /// The most bytes of its words, each with the byte that ends it.
+    /// The most bytes of its words, each with the byte that ends it, and of its values.
     pub most_bytes: usize,
 }
 
@@ -115,7 +116,7 @@ impl Records {
     }
 
     /// Makes a job of several records: their columns are those of one record. A column that the last job lacks is
-    /// empty.
+    /// empty. Records before an error are a job, unless it lacks a column.
     pub fn pack(self, template: impl Into<Arc<Template>>, packing: Packing) -> Jobs {
         let (records, template) = (self.0, template.into());
         Jobs::new(Packed { records, template, packing, number: 0, next: None })
@@ -134,36 +135,53 @@ struct Packed {
     template: Arc<Template>,
     packing: Packing,
     number: u64,
-    /// The first record of the next job, and its line.
-    next: Option<(Record, u64)>,
+    /// The first record of the next job and its line, or the error in its place.
+    next: Option<Result<(Record, u64), InputError>>,
+}
+
+impl Packed {
+    fn read(&mut self) -> Option<Result<(Record, u64), InputError>> {
+        let read = self.records.read_record();
+        read.map(|record| Some((record?, self.records.line()))).transpose()
+    }
+
+    /// Returns the bytes that a record adds to a job. Each value counts, also one of which no word has anything: a job
+    /// with all of the input would be held in memory.
+    fn bytes_of(&self, before: Option<&Record>, record: &Record) -> usize {
+        let held = record.columns().map(|value| value.len() + 1).sum();
+        self.template.value_bytes(before, record).max(held)
+    }
 }
 
 impl ReadJobs for Packed {
     fn next_job(&mut self) -> Result<Option<Job>, InputError> {
-        let next = match self.next.take() {
-            Some(next) => Some(next),
-            None => self.records.read_record()?.map(|record| (record, self.records.line())),
-        };
-        let Some((mut record, line)) = next else { return Ok(None) };
+        let Some(first) = self.next.take().or_else(|| self.read()) else { return Ok(None) };
+        let (mut record, line) = first?;
         self.number += 1;
         let mut count = 1;
         if self.packing.most_values > 1 {
-            let mut bytes = self.template.fixed_bytes() + self.template.value_bytes(None, &record);
+            let mut bytes = self.template.fixed_bytes() + self.bytes_of(None, &record);
             while count < self.packing.most_values {
-                let Some(next) = self.records.read_record()? else { break };
-                bytes += self.template.value_bytes(Some(&record), &next);
+                self.next = self.read();
+                let Some(Ok((next, _))) = &self.next else { break };
+                bytes += self.bytes_of(Some(&record), next);
                 if bytes > self.packing.most_bytes {
-                    self.next = Some((next, self.records.line()));
                     break;
                 }
-                record.append(&next);
+                record.append(next);
+                self.next = None;
                 count += 1;
             }
         }
-        let is_whole = count == self.packing.most_values;
+        let is_cut = matches!(self.next, Some(Err(_)));
+        let is_whole = is_cut || count == self.packing.most_values;
         match self.template.job_of(self.number, record, is_whole) {
             Ok(job) => Ok(Some(job.on_line(line))),
-            Err(error) => Err(self.records.error(error)),
+            // Nobody meant a job that lacks a column because of the error after it.
+            Err(error) => Err(match self.next.take() {
+                Some(Err(cause)) => cause,
+                _ => self.records.error(error),
+            }),
         }
     }
 }

@@ -620,6 +620,41 @@ fn values_are_split_into_columns_before_they_are_packed() {
     assert_eq!(words_of(jobs), [["echo", "a", "b", "c", "d"]]);
 }
 
+#[test]
+fn values_that_no_word_has_whole_fill_a_job_too() {
+    // Of each value, the first word has less than the value, or the first alone, or nothing.
+    let folder = format!("{}/\n", "d".repeat(999));
+    for (word, line) in
+        [("{1}", "1234567\n"), ("{#}", "\n"), ("{/}", &folder), ("{1}-{%}", &folder)]
+    {
+        let count = 3 * Packing::USUAL_BYTES / line.len();
+        for template in [template(&[word]), template(&[word]).repeat_words()] {
+            let jobs = source(line.repeat(count)).records().pack(template, Packing::default());
+            let lines: Vec<_> = jobs.map(|job| job.unwrap().get_line().unwrap()).collect();
+            let most = (Packing::USUAL_BYTES / line.len()) as u64;
+            assert!(lines.len() >= 3, "{word}: {} jobs", lines.len());
+            assert!(lines.windows(2).all(|two| two[1] - two[0] <= most), "{word}: {lines:?}");
+        }
+    }
+}
+
+#[test]
+fn values_before_an_error_are_a_job_and_then_it_is_told() {
+    let bad = || source("a\nb\nc\nlonger\nd\n").max_record_bytes(1).records();
+    let (words, error) = all(bad().pack(template(&["echo"]), Packing::default()));
+    assert_eq!(words, [["echo", "a", "b", "c"]]);
+    let message = "line 4 of the input: longer than 1 bytes; is another separator meant?";
+    assert_eq!(error.as_deref(), Some(message));
+    let two = Packing::default().most_values(2);
+    let (words, error) = all(bad().pack(template(&["echo"]), two));
+    assert_eq!(words, [&["echo", "a", "b"][..], &["echo", "c"]]);
+    assert_eq!(error.as_deref(), Some(message));
+    // But not a job that lacks a column because of it: nobody meant that one.
+    let (words, error) = all(bad().pack(template(&["mv", "{1}", "{2}"]), two));
+    assert_eq!(words, [["mv", "a", "b"]]);
+    assert_eq!(error.as_deref(), Some(message));
+}
+
 // Tests of blocks of lines. The expected blocks are those of `parallel --pipe` (20221122), except where a test says so.
 
 /// Returns the blocks of an input, and the message of the error that ended them.
