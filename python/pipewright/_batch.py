@@ -340,7 +340,7 @@ def batch(
         native["slots"] = slots
     if log is not None:
         native["log"] = os.fsencode(log)
-        native["resume"] = resume and os.path.exists(log)
+        native["resume"] = resume
         native["retry_failed"] = retry_failed
         native["rerun_unknown"] = rerun_unknown
         native["trust_log"] = trust_log

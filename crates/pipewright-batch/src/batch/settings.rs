@@ -34,9 +34,9 @@ impl Batch {
         self
     }
 
-    /// Chooses whether to continue the batch of the log, which must exist then. Jobs that ended in an earlier run do
-    /// not run again, whatever their place in the input. Jobs that were interrupted run again, except those that run at
-    /// most [`once`](Self::once).
+    /// Chooses whether to continue the batch of the log. A log that does not exist is begun, and a message says so.
+    /// Jobs that ended in an earlier run do not run again, whatever their place in the input. Jobs that were
+    /// interrupted run again, except those that run at most [`once`](Self::once).
     ///
     /// Processes of an earlier run that are still alive are killed first.
     pub fn resume(mut self, resume: bool) -> Batch {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use pipewright::{ErrorKind, ProcessHandle};
+use pipewright_os::base::error::Quoted;
 use pipewright_os::process::environ::{exiting_processes, has_variable, processes_with_variable};
 
 use super::LiveJob;
@@ -18,7 +19,7 @@ use crate::vocabulary::{AttemptEnd, AttemptKey, JobOutcome};
 #[derive(Debug, Clone)]
 pub(crate) struct LogSettings {
     pub(crate) path: PathBuf,
-    /// Continue the batch of the log. Otherwise the log must not exist.
+    /// Continue the batch of the log, or start one if there is none. Otherwise the log must not exist.
     pub(crate) resume: bool,
     /// Run jobs again that failed in an earlier run.
     pub(crate) retry_failed: bool,
@@ -32,6 +33,8 @@ pub(crate) struct LogSettings {
 pub(super) struct Log {
     pub(super) journal: Option<Journal>,
     past: Option<Past>,
+    /// It was to be continued, and did not exist.
+    is_begun: bool,
     retry_failed: bool,
     rerun_unknown: bool,
     /// The jobs are those of the log.
@@ -50,6 +53,7 @@ impl Log {
             return Ok(Log {
                 journal: None,
                 past: None,
+                is_begun: false,
                 retry_failed: false,
                 rerun_unknown: false,
                 is_input: false,
@@ -57,7 +61,10 @@ impl Log {
             });
         };
         let LogSettings { path, resume, retry_failed, rerun_unknown, facts } = settings;
-        let (journal, past) = match resume {
+        // The same line begins a batch and continues it. Without an input there is nothing to begin. A log that another
+        // process makes meanwhile is an error of the creation.
+        let is_begun = *resume && !facts.from_log && Journal::is_missing(path)?;
+        let (journal, past) = match *resume && !is_begun {
             true => {
                 Journal::resume(path, facts, waker).map(|(journal, past)| (journal, Some(past)))?
             }
@@ -67,7 +74,7 @@ impl Log {
         let is_input = facts.from_log;
         let journal = Some(journal);
         let undecided = HashSet::new();
-        Ok(Log { journal, past, retry_failed, rerun_unknown, is_input, undecided })
+        Ok(Log { journal, past, is_begun, retry_failed, rerun_unknown, is_input, undecided })
     }
 
     /// Returns the place where output is kept until it is printed.
@@ -89,9 +96,13 @@ impl Log {
             let jobs = if past.len() == 1 { "job" } else { "jobs" };
             format!("run {} of this batch; the log has {} {jobs}", journal.run, past.len())
         });
+        let begun = self.is_begun.then(|| {
+            let path = Quoted(journal.path.as_os_str());
+            format!("log {path} is new: this is the first run of its batch")
+        });
         let mode = journal.mode.notice().map(ToOwned::to_owned);
         let lost = journal.lost_outputs.iter().cloned();
-        resumed.into_iter().chain(mode).chain(lost).collect()
+        resumed.into_iter().chain(begun).chain(mode).chain(lost).collect()
     }
 
     /// Returns the end that a job had in an earlier run, if it counts in this one.

@@ -49,6 +49,19 @@ impl Journal {
         begun.map(|(journal, _)| journal).inspect_err(|_| remove(path))
     }
 
+    /// Returns true if no file has that name.
+    ///
+    /// # Errors
+    /// That cannot be found out.
+    pub(crate) fn is_missing(path: &Path) -> Result<bool, LogError> {
+        match real_path(path).and_then(|path| Facts::look(&path)) {
+            Ok(facts) => Ok(facts.is_none()),
+            // Its directory is missing, which is the error of its creation.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(LogError::io(path, error)),
+        }
+    }
+
     /// Opens the log of an earlier run, to continue its batch.
     ///
     /// Attempts that the log has as running are ended as `interrupted`; the jobs are then [`JobState::Interrupted`], or

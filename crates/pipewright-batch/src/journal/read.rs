@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use pipewright_os::base::private_file::Facts;
+use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Row, params};
@@ -30,6 +31,8 @@ pub(crate) struct Log {
     connection: Connection,
     guard: Guard,
     path: PathBuf,
+    /// Dropped after the connection.
+    _leftovers: Option<Leftovers>,
 }
 
 impl Log {
@@ -39,12 +42,19 @@ impl Log {
     /// The file is missing, is no log, is damaged or newer, or cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Log, LogError> {
         let path = &files::real(path)?;
+        // Before the rest, which may fail: it goes last.
+        let leftovers = Some(Leftovers { log: path.to_owned() });
+        let log = Log::open_beside_runner(path)?;
+        Ok(Log { _leftovers: leftovers, ..log })
+    }
+
+    fn open_beside_runner(path: &Path) -> Result<Log, LogError> {
         files::check_to_read(path)?;
         check_file(path)?;
         let connection = open_to_read(path).map_err(|error| open_error(path, error))?;
         check_header(&connection, path)?;
         let guard = Guard::set(&connection, path)?;
-        Ok(Log { connection, guard, path: path.to_owned() })
+        Ok(Log { connection, guard, path: path.to_owned(), _leftovers: None })
     }
 
     /// Opens the log of a batch that this process continues. Its jobs may have inputs of any length.
@@ -52,7 +62,7 @@ impl Log {
     /// # Errors
     /// As for [`open`](Log::open).
     pub(crate) fn open_to_continue(path: &Path) -> Result<Log, LogError> {
-        let log = Log::open(path)?;
+        let log = Log::open_beside_runner(&files::real(path)?)?;
         log.guard.allow_long_values(&log.connection).map_err(|error| log.error(error))?;
         Ok(log)
     }
@@ -83,6 +93,43 @@ pub(super) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
         // The folder cannot be written.
         Err(_) if !has_file(path, "-wal") => open_immutable(path),
         Err(error) => Err(error),
+    }
+}
+
+/// The files beside a log that a reader leaves there: SQLite makes them for it, and a connection that only reads cannot
+/// remove them. The runner could not either, if its log was being read when it ended.
+///
+/// # Drop
+/// Removes them, if they hold nothing that the log lacks, and no other connection is there.
+#[derive(Debug)]
+struct Leftovers {
+    log: PathBuf,
+}
+
+impl Leftovers {
+    /// Lets SQLite remove them, under the lock that excludes all other connections. The write-ahead log of a run that
+    /// has not ended stays for the runner that resumes it.
+    fn remove(&self) -> Option<()> {
+        let facts = files::check_to_run(&self.log, false).ok()?;
+        let wal = files::open(&self.log, "-wal", &facts).ok()??;
+        let is_empty = wal.metadata().ok()?.len() == 0;
+        if files::is_damaged_wal(wal).ok()? {
+            return None;
+        }
+        let connection = sqlite::open_to_write(&self.log).ok()?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).ok()?;
+        let runner = Runner::last(&connection).ok()?;
+        if is_empty || runner.is_some_and(|runner| runner.has_ended) {
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).ok()?;
+        }
+        Some(())
+    }
+}
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        // Ignored: the next reader, or the next runner, tries it too.
+        let _ = self.remove();
     }
 }
 

@@ -194,7 +194,8 @@ pub(crate) struct BatchOptions {
 
     /// Continue the batch of the log: run only what has not ended
     ///
-    /// With --log, write the command and the input as before. Without it, LOG is the only argument, and has the jobs.
+    /// With --log, write the command and the input as before; a log that does not exist is begun. Without --log, LOG is
+    /// the only argument, and has the jobs.
     #[arg(long, help_heading = headings::LOG)]
     pub(crate) resume: bool,
 

@@ -43,8 +43,6 @@ fn a_log_needs_a_directory() {
 #[test]
 fn a_log_is_continued_only_if_asked_and_only_if_it_is_one() {
     let place = Place::new();
-    refused(&note(&place, &["--resume"], &["a"]), &["run.db", "does not exist"]);
-    assert!(!place.path("run.db").exists());
     note(&place, &[], &["a"]);
     refused(&note(&place, &[], &["b"]), &["run.db", "exists", "--resume"]);
     place.write("run.db", "some other file\n");
@@ -57,6 +55,68 @@ fn a_log_is_continued_only_if_asked_and_only_if_it_is_one() {
         assert_eq!(place.rows("run.db", "select name from sqlite_master").unwrap(), ["own"]);
     }
     assert_eq!(place.read("ran"), "a\n");
+}
+
+#[test]
+fn one_line_begins_a_batch_and_continues_it() {
+    let place = Place::new();
+    let line = || note(&place, &["--resume"], &["a", "b"]);
+    let first = line();
+    assert_eq!(first.status.code(), Some(0), "{}", err(&first));
+    assert!(err(&first).contains("run.db\" is new"), "{}", err(&first));
+    place.write("fail-c", "");
+    let second = line();
+    assert!(err(&second).contains("run 2 of this batch"), "{}", err(&second));
+    assert!(!err(&second).contains("is new"), "{}", err(&second));
+    assert_eq!((second.status.code(), place.lines("ran").len()), (Some(0), 2));
+    // Without an input nothing can begin.
+    refused(&place.batch(&["--resume", "other.db"]), &["other.db", "does not exist"]);
+    assert!(!place.path("other.db").exists());
+    let lost = place.batch(&["--log", "no/such.db", "--resume", "true", ":::", "a"]);
+    refused(&lost, &["its directory does not exist"]);
+}
+
+#[test]
+fn neither_a_finished_log_nor_its_reader_leaves_files_but_that_of_the_lock() {
+    let place = Place::new();
+    let beside = || {
+        let names = fs::read_dir(place.path("")).unwrap().map(|it| it.unwrap().file_name());
+        let names = names.filter_map(|name| name.into_string().ok());
+        sorted(&names.filter(|name| name.starts_with("run.db")).collect::<Vec<_>>().join("\n"))
+    };
+    note(&place, &[], &["a"]);
+    assert_eq!(beside(), ["run.db", "run.db-lock"]);
+    for args in [&["jobs", "run.db"][..], &["jobs", "run.db", "--html", "page.html"]] {
+        assert!(place.tool(args).status().unwrap().success());
+        assert_eq!(beside(), ["run.db", "run.db-lock"], "{args:?}");
+    }
+    // One that reads to the end of the batch.
+    let args = ["batch", "-q", "--log", "run.db", "--resume", "--", "sh", "-c", WAIT, ":::", "x"];
+    let mut batch = place.tool(&args).spawn().unwrap();
+    until("the job runs", || place.read("ran").contains("x"));
+    let mut reader =
+        place.tool(&["jobs", "run.db", "--follow"]).stdout(Stdio::null()).spawn().unwrap();
+    until("the log is read", || {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", reader.id()));
+        maps.map_or(true, |maps| maps.contains("run.db-shm"))
+    });
+    place.write("go", "");
+    assert!(batch.wait().unwrap().success());
+    assert!(reader.wait().unwrap().success());
+    assert_eq!(beside(), ["run.db", "run.db-lock"]);
+    // What a killed run has left is for the runner that resumes it.
+    fs::remove_file(place.path("go")).unwrap();
+    let args = ["batch", "-q", "--log", "run.db", "--resume", "--", "sh", "-c", WAIT, ":::", "y"];
+    let mut killed = place.tool(&args).spawn().unwrap();
+    until("the job runs", || place.read("ran").contains("y"));
+    until("the log has it", || {
+        out(&place.tool(&["jobs", "run.db"]).output().unwrap()).contains("running")
+    });
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let wal = fs::read(place.path("run.db-wal")).unwrap();
+    assert!(place.tool(&["jobs", "run.db"]).stdout(Stdio::null()).status().unwrap().success());
+    assert!(!wal.is_empty() && fs::read(place.path("run.db-wal")).unwrap() == wal);
 }
 
 #[test]
