@@ -204,7 +204,15 @@ impl Batch {
     /// Writes a line for each job that ran to this file, in the format of `--joblog` of GNU parallel. The file is
     /// replaced.
     pub fn joblog_to(mut self, path: impl Into<PathBuf>) -> Batch {
-        self.watch.joblog = Some(path.into());
+        (self.watch.joblog, self.watch.appends_joblog) = (Some(path.into()), false);
+        self
+    }
+
+    /// Does the same as [`joblog_to`](Self::joblog_to), but adds the lines to what the file has: `--joblog +FILE` of
+    /// GNU parallel. A file without lines is a new one. What others may read of the file stays so, whatever
+    /// [`private_reports`](Self::private_reports) says.
+    pub fn append_joblog_to(mut self, path: impl Into<PathBuf>) -> Batch {
+        (self.watch.joblog, self.watch.appends_joblog) = (Some(path.into()), true);
         self
     }
 

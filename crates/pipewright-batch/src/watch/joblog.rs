@@ -24,9 +24,12 @@ pub(crate) struct JoblogWriter<W> {
 }
 
 impl<W: Write> JoblogWriter<W> {
-    pub(crate) fn new(writer: W) -> JoblogWriter<W> {
+    /// Returns a writer of the table. `is_continued`: the file has the beginning of it.
+    pub(crate) fn new(writer: W, is_continued: bool) -> JoblogWriter<W> {
         let mut lines = Pieces::new(writer);
-        lines.add(HEADER.as_bytes());
+        if !is_continued {
+            lines.add(HEADER.as_bytes());
+        }
         JoblogWriter { lines, last: HashMap::new() }
     }
 
@@ -89,7 +92,7 @@ mod tests {
     #[test]
     fn lines_are_those_of_gnu_parallel() {
         let mut file = Vec::new();
-        let mut log = JoblogWriter::new(&mut file);
+        let mut log = JoblogWriter::new(&mut file, false);
         let mut run = |job, outcome: AttemptOutcome, text: &str, settled| {
             let end = end(job, outcome, 0.25, 0.0061);
             log.update(&Update::Started { key: key(job), slot: 1, text });

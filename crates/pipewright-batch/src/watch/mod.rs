@@ -26,6 +26,7 @@ pub(crate) mod text;
 mod trace;
 
 use std::borrow::Cow;
+use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -157,6 +158,8 @@ pub(crate) struct WatchSettings {
     pub(crate) trace: Option<PathBuf>,
     pub(crate) page: Option<PathBuf>,
     pub(crate) joblog: Option<PathBuf>,
+    /// The table is added to what its file has.
+    pub(crate) appends_joblog: bool,
     pub(crate) junit: Option<PathBuf>,
     /// No other user can read the files.
     pub(crate) private: bool,
@@ -193,6 +196,10 @@ impl Watchers {
         settings: &WatchSettings,
         facts: BatchFacts,
     ) -> Result<Watchers, ReportFailed> {
+        let append = |path: &PathBuf| {
+            let file = private_file::open(path, OpenOptions::new().append(true))?;
+            Ok((QueuedFile::of_file(file), path.clone()))
+        };
         let create = |path: &PathBuf| {
             let file = match late_open::waits(path) {
                 true => QueuedFile::of_pipe(path, settings.private),
@@ -208,14 +215,23 @@ impl Watchers {
         let events = settings.events.as_ref().map(create).transpose()?;
         let trace = settings.trace.as_ref().map(create).transpose()?;
         let page = settings.page.as_ref().map(create).transpose()?;
-        let joblog = settings.joblog.as_ref().map(create).transpose()?;
+        let joblog = settings.joblog.as_ref();
+        // A file that has lines has the header, too. An empty one is as a new one.
+        let has_lines = |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() > 0);
+        let is_continued = settings.appends_joblog && joblog.is_some_and(has_lines);
+        let joblog = joblog.map(|path| match is_continued {
+            true => append(path).map_err(|error| (path.clone(), error)),
+            false => create(path),
+        });
+        let joblog = joblog.transpose()?;
         let junit = settings.junit.as_ref().map(create).transpose()?;
         let mut watchers = Watchers {
             progress: settings.progress.map(new_progress),
             events: events.map(|(file, path)| (EventWriter::new(file.clone()), file, path)),
             trace: trace.map(|(file, path)| (TraceWriter::new(file.clone()), file, path)),
             page: page.map(|(file, path)| (PageModel::new(facts.clone()), file, path)),
-            joblog: joblog.map(|(file, path)| (JoblogWriter::new(file.clone()), file, path)),
+            joblog: joblog
+                .map(|(file, path)| (JoblogWriter::new(file.clone(), is_continued), file, path)),
             junit: junit.map(|(file, path)| (JunitWriter::new(file.clone()), file, path)),
             stderr,
             prints_commands: settings.prints_commands,

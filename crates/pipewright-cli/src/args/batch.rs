@@ -261,6 +261,8 @@ pub(crate) struct BatchOptions {
     pub(crate) html: Option<PathBuf>,
 
     /// Write a line for each job that ran to FILE, as GNU parallel does
+    ///
+    /// +FILE: add the lines to those that FILE has.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
     pub(crate) joblog: Option<PathBuf>,
 
@@ -398,7 +400,11 @@ impl FromStr for JobCount {
             JobCount::Fixed(number(text)?)
         };
         match count {
-            JobCount::Fixed(0) | JobCount::Percent(0) => Err("must be at least 1".to_owned()),
+            JobCount::Fixed(0) => {
+                Err("0 is not as many as possible here: a number is needed, such as 200 or 400%"
+                    .to_owned())
+            }
+            JobCount::Percent(0) => Err("must be at least 1".to_owned()),
             count => Ok(count),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::Cursor;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
 use pipewright_batch::{
@@ -9,6 +10,7 @@ use pipewright_batch::{
     OutputOptions, ProgressKind, Source, Template, jobs_of_make, shell_quoted,
 };
 use pipewright_cluster::{Nodes, Slurm};
+use pipewright_os::base::os_text::from_encoded_bytes;
 use pipewright_os::host::network;
 
 use super::input;
@@ -42,7 +44,13 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         batch = batch.trace_to(path);
     }
     if let Some(path) = &options.joblog {
-        batch = batch.joblog_to(path);
+        batch = match appended(path)? {
+            Some(_) if options.private => {
+                return Err(Failure("--private does not fit --joblog +FILE".to_owned()));
+            }
+            Some(path) => batch.append_joblog_to(path),
+            None => batch.joblog_to(path),
+        };
     }
     if let Some(path) = &options.junit {
         batch = batch.junit_to(path);
@@ -110,6 +118,17 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         Some(rule) => batch.halt(rule),
         None => batch,
     })
+}
+
+/// Returns the file of `+FILE`, as GNU parallel has it. `./+FILE` is a file of that name.
+fn appended(path: &Path) -> Result<Option<PathBuf>, Failure> {
+    let Some(name) = path.as_os_str().as_encoded_bytes().strip_prefix(b"+") else {
+        return Ok(None);
+    };
+    match from_encoded_bytes(name.to_vec()) {
+        Ok(name) if !name.is_empty() => Ok(Some(name.into())),
+        _ => Err(Failure("--joblog + names no file: write --joblog +FILE".to_owned())),
+    }
 }
 
 /// Returns what each job starts with, as the options of `run` say it.

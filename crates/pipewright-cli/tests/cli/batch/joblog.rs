@@ -45,6 +45,31 @@ fn the_joblog_is_that_of_gnu_parallel() {
 }
 
 #[test]
+fn a_joblog_with_a_plus_goes_on() {
+    let place = Place::new();
+    place.write("jobs.tsv", "old\n");
+    for (option, jobs) in [("jobs.tsv", 1), ("+jobs.tsv", 2), ("+jobs.tsv", 3), ("+new.tsv", 1)] {
+        let run = place.batch(&["--joblog", option, "--", "true", ":::", "x"]);
+        assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+        let rows = joblog(&place.read(option.trim_start_matches('+')));
+        assert_eq!(rows.len(), jobs, "{option}");
+    }
+    for words in [&["--joblog", "+"][..], &["--private", "--joblog", "+jobs.tsv"]] {
+        refused(&place.batch(&[words, &["--", "true", ":::", "x"]].concat()), &["--joblog +"]);
+    }
+}
+
+#[test]
+fn words_of_others_that_are_not_offered_say_what_is() {
+    let place = Place::new();
+    refused(&place.batch(&["-P0", "--", "true", ":::", "x"]), &["as many as possible", "400%"]);
+    for other in [&["--retries", "1"][..], &["--report", "x.json"], &["--json"]] {
+        let words = [&["run", "--time", "--runs", "3"], other, &["--", "true"]].concat();
+        refused(&place.tool(&words).output().unwrap(), &["--runs", other[0], "cannot be used"]);
+    }
+}
+
+#[test]
 fn each_job_is_a_test_case_of_the_junit_file_which_is_whole_while_the_batch_runs() {
     let place = Place::new();
     let script = "echo why >&2; exit {}";
