@@ -14,6 +14,7 @@ mod settings;
 mod task;
 
 use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal as _};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,12 +27,12 @@ use crate::driver::{BatchError, Config, Driver, LogSettings, StartRules};
 use crate::executor::{Containing, Executor, JobAttributes, Local, LocalSettings, Machines};
 use crate::job::Job;
 use crate::jobserver::JobserverMode;
-use crate::output::OutputOptions;
+use crate::output::{OutputOptions, TagStyle, TagStyles};
 use crate::scheduler::{self, Limits, ResourceKind, RetryPolicy};
 use crate::source::InputError;
 use crate::vocabulary::{HaltRule, RetryOn};
 pub use crate::watch::ProgressKind;
-use crate::watch::{BatchFacts, WatchSettings, Watchers};
+use crate::watch::{BatchFacts, Screen, WatchSettings, Watchers};
 pub use check::CheckError;
 pub use run::{Run, Summary};
 #[cfg(feature = "tokio")]
@@ -342,7 +343,9 @@ impl Batch {
         let watchers = Watchers::open(&self.watch, facts)
             .map_err(|(path, source)| BatchError::Report { path, source })?;
         let streams = watchers.streams();
-        let driver = Driver::start(self.into_config(), executor, jobs, streams)?;
+        let mut config = self.into_config();
+        config.output.tag_styles = tag_styles();
+        let driver = Driver::start(config, executor, jobs, streams)?;
         Ok(Run::new(driver, watchers))
     }
 
@@ -390,6 +393,16 @@ impl Batch {
         config.env = self.env.into();
         config
     }
+}
+
+/// Returns the ways in which this process's stdout and stderr show tags.
+fn tag_styles() -> TagStyles {
+    let is_colored = Screen::stderr().colors;
+    let style = |is_terminal| match is_terminal {
+        true => TagStyle::Column { is_colored },
+        false => TagStyle::Tab,
+    };
+    TagStyles::new(style(io::stdout().is_terminal()), style(io::stderr().is_terminal()))
 }
 
 /// Returns a number that differs between two runs, for the random parts of delays.

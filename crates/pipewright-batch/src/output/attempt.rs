@@ -1,5 +1,4 @@
-//! The output of an attempt: counted, limited, written to its folder, and printed; one of its streams, the tags of its
-//! lines, and its last lines.
+//! The output of an attempt: counted, limited, written to its folder, and printed; one of its streams, and its last lines.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io, mem};
@@ -9,6 +8,7 @@ use pipewright::Source;
 use super::content::{Content, Shared};
 use super::folder::{self, Folder};
 use super::options::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
+use super::tags::Tagger;
 use crate::executor::{NodeFiles, NodeOutput, OutputSink};
 
 /// The output of an attempt, shared by its sink and by the driver.
@@ -62,7 +62,7 @@ impl AttemptOutput {
     pub(super) fn new(
         shared: &Shared,
         options: &OutputOptions,
-        tag: &str,
+        (job, tag): (u64, &str),
         folder: Option<Result<Folder, OutputError>>,
     ) -> AttemptOutput {
         let (folder, error) = match folder.transpose() {
@@ -73,7 +73,7 @@ impl AttemptOutput {
             max_bytes: options.max_bytes.unwrap_or(u64::MAX),
             bytes: [0; 2],
             streams: [Source::Stdout, Source::Stderr]
-                .map(|source| Stream::new(source, shared, options, tag)),
+                .map(|source| Stream::new(source, shared, options, (job, tag))),
             is_line_buffered: options.mode == OutputMode::LineBuffer,
             tail: Tail::default(),
             on_node: match options.on_nodes && folder.is_some() {
@@ -227,13 +227,13 @@ impl Stream {
         source: Source,
         shared: &Shared,
         options: &OutputOptions,
-        tag: &str,
+        (job, tag): (u64, &str),
     ) -> Stream {
         Stream {
             source,
             shared: shared.clone(),
             mode: options.mode,
-            tagger: options.tag.then(|| Tagger::new(tag)),
+            tagger: options.tag.then(|| Tagger::new(tag, job, options.tag_styles.of(source))),
             is_live: false,
             stored: shared.content(),
             line: shared.content(),
@@ -321,60 +321,6 @@ impl Stream {
             let _ = content.finish(is_plentiful);
             (source, content)
         })
-    }
-}
-
-// Lines with a tag before each.
-
-/// The most bytes of a tag. A longer one is cut, because it is repeated for each line.
-const MAX_TAG_BYTES: usize = 1 << 10;
-/// The end of a tag that was cut.
-const CUT: char = '…';
-/// The length from which a piece of tagged output is passed on.
-const PIECE_BYTES: usize = 16 << 10;
-
-/// Puts a tag and a tab before each line of a stream.
-#[derive(Debug)]
-pub(super) struct Tagger {
-    /// The tag and the tab.
-    prefix: Box<[u8]>,
-    is_in_line: bool,
-}
-
-impl Tagger {
-    /// Creates the tagger of a stream. Control characters become spaces, so that a line has one tag that ends at its
-    /// first tab, and no tag moves a cursor. A tag that was cut ends with an ellipsis.
-    pub(super) fn new(tag: &str) -> Tagger {
-        let mut text: String = tag.replace(char::is_control, " ");
-        if text.len() > MAX_TAG_BYTES {
-            while text.len() > MAX_TAG_BYTES - CUT.len_utf8() {
-                text.pop();
-            }
-            text.push(CUT);
-        }
-        text.push('\t');
-        Tagger { prefix: text.into_bytes().into(), is_in_line: false }
-    }
-
-    /// Calls `emit` with the tagged bytes, in pieces.
-    pub(super) fn tag<E>(
-        &mut self,
-        bytes: &[u8],
-        mut emit: impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut tagged = Vec::new();
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if !self.is_in_line {
-                tagged.extend_from_slice(&self.prefix);
-            }
-            self.is_in_line = !line.ends_with(b"\n");
-            tagged.extend_from_slice(line);
-            if tagged.len() >= PIECE_BYTES {
-                emit(&tagged)?;
-                tagged.clear();
-            }
-        }
-        if tagged.is_empty() { Ok(()) } else { emit(&tagged) }
     }
 }
 

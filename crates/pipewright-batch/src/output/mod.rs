@@ -21,7 +21,8 @@
 //! |---|---|
 //! | this file | the output of a batch; the outputs that wait for their turn |
 //! | `options.rs` | options and how they combine; errors |
-//! | `attempt.rs` | the output of an attempt; one stream; tags; the last lines |
+//! | `attempt.rs` | the output of an attempt; one stream; the last lines |
+//! | `tags.rs` | tags of lines, for files and for terminals |
 //! | `content.rs` | stored output, in counted memory and in the temporary file; the output of one command of `run` |
 //! | `kept.rs` | outputs that were not handed over, beside the log |
 //! | `queue.rs` | the queue of the thread that prints; that thread |
@@ -33,6 +34,7 @@ mod folder;
 mod kept;
 mod options;
 mod queue;
+mod tags;
 #[cfg(test)]
 mod tests;
 
@@ -61,6 +63,7 @@ use kept::{Kept, Record};
 pub use options::{OutputError, OutputErrorKind, OutputMode, OutputOptions};
 use queue::Queue;
 pub(crate) use queue::Waker;
+pub(crate) use tags::{TagStyle, TagStyles};
 
 /// The facts about a job that its output needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,7 +206,7 @@ impl Output {
             let new = || dir.join(folder::name(key.job, job.id));
             Folder::begin(job.folder.clone().unwrap_or_else(new), self.options.private)
         });
-        let attempt = AttemptOutput::new(&self.shared, &self.options, &job.tag, folder);
+        let attempt = AttemptOutput::new(&self.shared, &self.options, (key.job, &job.tag), folder);
         if !self.options.keep_order || key.job == self.turns.next() {
             attempt.go_live();
         }

@@ -10,6 +10,7 @@ use pipewright_os::base::error::{OneLine, Quoted};
 
 use super::content::{OpenSpool, open_temporary_file};
 use super::kept::KeepBeside;
+use super::tags::TagStyles;
 use crate::job::Template;
 
 /// The way in which output of jobs is printed.
@@ -49,7 +50,8 @@ pub struct OutputOptions {
     pub mode: OutputMode,
     /// True to print in the order of the input.
     pub keep_order: bool,
-    /// True to print the tag of a job and a tab before each of its lines.
+    /// True to print the tag of a job and a tab before each of its lines. On a terminal the tags are a column, in
+    /// colours, unless `NO_COLOR` is set or `TERM` is `dumb`.
     pub tag: bool,
     /// The tag, in which placeholders stand for the values of the job: [`Template::parse_text`]. `None`: the name of
     /// the job, its values, or its command.
@@ -63,6 +65,8 @@ pub struct OutputOptions {
     pub max_bytes: Option<u64>,
     /// True to let no other user read the folders and the files of `dir` (modes 0700 and 0600).
     pub private: bool,
+    /// How streams show tags.
+    pub(crate) tag_styles: TagStyles,
     /// Files are to survive a power cut, because a log says that they are there.
     pub(crate) is_durable: bool,
     /// Output is kept beside this log until it is printed.
@@ -88,6 +92,7 @@ impl Default for OutputOptions {
             on_nodes: false,
             max_bytes: None,
             private: false,
+            tag_styles: TagStyles::default(),
             is_durable: false,
             keep_beside: None,
             memory_bytes: MEMORY_BYTES,

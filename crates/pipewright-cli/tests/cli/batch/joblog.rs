@@ -70,6 +70,27 @@ fn words_of_others_that_are_not_offered_say_what_is() {
 }
 
 #[test]
+fn tags_on_a_terminal_are_aligned_and_coloured_unless_somebody_minds() {
+    let place = Place::new();
+    let jobs = "{\"id\":\"build\",\"shell\":\"echo one\"}\n{\"argv\":[\"echo\",\"2\"]}\n";
+    place.write("jobs", jobs);
+    let batch = "batch -q -j1 -k --tag --jsonl --from jobs";
+    for (environment, is_colored) in [
+        ("-u NO_COLOR TERM=xterm", true),
+        ("-u NO_COLOR TERM=dumb", false),
+        ("TERM=xterm NO_COLOR=1", false),
+    ] {
+        let run = place.sh(&format!("env {environment} $PW run --pty -- $PW {batch}"));
+        let text = out(&run);
+        assert_eq!(text.contains("\u{1b}[33mbuild\u{1b}[0m  one"), is_colored, "{text:?}");
+        assert_eq!(text.contains("build  one\r\necho 2  2"), !is_colored, "{text:?}");
+    }
+    // A pipe has the tab that programs look for.
+    let run = place.sh(&format!("$PW {batch} | cat"));
+    assert_eq!(out(&run), "build\tone\necho 2\t2\n");
+}
+
+#[test]
 fn each_job_is_a_test_case_of_the_junit_file_which_is_whole_while_the_batch_runs() {
     let place = Place::new();
     let script = "echo why >&2; exit {}";
