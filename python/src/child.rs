@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::ending::{code, containment_name, usage_of};
+use crate::ending::{code, usage_of};
 use crate::errors::{Failure, guarded};
 use crate::options::{command, handle, signal};
 use crate::run::{LARGE_BYTES, Large};
@@ -98,7 +98,7 @@ pub(crate) fn spawn(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Chi
         Ok(Child {
             owner: Owner::this_process(),
             pid: child.id(),
-            containment: containment_name(child.containment()),
+            containment: child.containment().name(),
             terminals,
             streams: Shared::new(Streams { stdin, ..streams }),
             child: Shared::new(Held::Open(Arc::new(child))),

@@ -1,8 +1,8 @@
 //! The result of a run, as Python sees it.
 
 use pipewright::{
-    Captured, ChildEnd, Containment, Exceeded, ExitStatus, LimitMechanism, MemoryLimit,
-    OutOfMemory, Outcome, TreeUsage, Usage,
+    Captured, ChildEnd, Exceeded, ExitStatus, LimitMechanism, OutOfMemory, Outcome, TreeUsage,
+    Usage,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -83,7 +83,7 @@ impl Ending {
 
     #[getter]
     fn outcome(&self) -> &'static str {
-        name_of(self.facts.outcome)
+        self.facts.outcome.name()
     }
 
     #[getter]
@@ -126,7 +126,7 @@ impl Ending {
 
     #[getter]
     fn containment(&self) -> &'static str {
-        containment_name(self.facts.containment)
+        self.facts.containment.name()
     }
 
     #[getter]
@@ -169,7 +169,7 @@ impl Ending {
     fn limits<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(held) = &self.facts.limits else { return Ok(None) };
         let dict = PyDict::new(py);
-        dict.set_item("mechanism", held.mechanism.map(mechanism_name))?;
+        dict.set_item("mechanism", held.mechanism.map(LimitMechanism::name))?;
         dict.set_item("memory", held.limits.memory_max_bytes)?;
         dict.set_item("swap", held.limits.memory_swap_max_bytes)?;
         dict.set_item("cpus", held.limits.cpu_time_per_second.map(seconds))?;
@@ -198,40 +198,6 @@ pub(crate) fn code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|number| -number)).unwrap_or(-1)
 }
 
-pub(crate) fn name_of(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Exited => "exited",
-        Outcome::Signaled => "signaled",
-        Outcome::TimedOut => "timed_out",
-        Outcome::IdleTimedOut => "idle_timed_out",
-        Outcome::Cancelled => "cancelled",
-        Outcome::LimitExceeded => "limit_exceeded",
-        Outcome::OutOfMemory(_) => "out_of_memory",
-        _ => "other",
-    }
-}
-
-pub(crate) fn containment_name(containment: Containment) -> &'static str {
-    match containment {
-        Containment::None => "none",
-        Containment::Group => "group",
-        Containment::Supervisor => "supervisor",
-        Containment::Cgroup => "cgroup",
-        Containment::Job => "job",
-        _ => "other",
-    }
-}
-
-fn mechanism_name(mechanism: LimitMechanism) -> &'static str {
-    match mechanism {
-        LimitMechanism::CgroupV2 => "cgroup_v2",
-        LimitMechanism::CgroupV1 => "cgroup_v1",
-        LimitMechanism::Job => "job",
-        LimitMechanism::Sampled => "sampled",
-        _ => "other",
-    }
-}
-
 pub(crate) fn usage_of(py: Python<'_>, usage: Usage) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("user", seconds(usage.user))?;
@@ -251,14 +217,7 @@ fn tree_usage_of<'py>(py: Python<'py>, usage: &TreeUsage) -> PyResult<Bound<'py,
 
 fn out_of_memory_of(py: Python<'_>, oom: OutOfMemory) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
-    let limit = match oom.limit {
-        MemoryLimit::OfCommand(_) => "of_command",
-        MemoryLimit::OfAncestor(_) => "of_ancestor",
-        MemoryLimit::OfDescendant => "of_descendant",
-        MemoryLimit::Machine => "machine",
-        _ => "other",
-    };
-    dict.set_item("limit", limit)?;
+    dict.set_item("limit", oom.limit.name())?;
     dict.set_item("killed", oom.killed)?;
     dict.set_item("peak_bytes", oom.peak_bytes)?;
     dict.set_item("victim", oom.victim.map(|victim| victim.name().to_owned()))?;

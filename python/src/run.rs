@@ -12,7 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes};
 
-use crate::ending::{Ended, Ending, containment_name};
+use crate::ending::{Ended, Ending};
 use crate::errors::{Failure, guarded};
 use crate::options::signal;
 use crate::shared::{Owner, Registered, Shared, drop_detached, in_seconds, repeat, repeat_and};
@@ -255,7 +255,7 @@ impl Run {
     #[getter]
     fn containment(&self, py: Python<'_>) -> &'static str {
         let handle = self.handle.lock(py);
-        handle.as_ref().map_or("none", |handle| containment_name(handle.containment()))
+        handle.as_ref().map_or("none", |handle| handle.containment().name())
     }
 
     /// Returns the descriptor of a piped stdin, once; it then belongs to the caller. The first wait closes one that

@@ -650,6 +650,8 @@ impl fmt::Display for Halt {
 
 #[cfg(test)]
 mod tests {
+    use pipewright::Outcome;
+
     use super::*;
 
     /// Words that logs of all versions have. Change none: add some.
@@ -682,6 +684,22 @@ mod tests {
         }
         assert_eq!(AttemptOutcome::of_words("exited", None, None, None), None);
         assert_eq!(AttemptOutcome::of_words("", None, None, None), None);
+    }
+
+    #[test]
+    fn a_run_and_an_attempt_have_the_same_words() {
+        let of_runs = [
+            Outcome::Exited,
+            Outcome::Signaled,
+            Outcome::TimedOut,
+            Outcome::IdleTimedOut,
+            Outcome::Cancelled,
+            Outcome::LimitExceeded,
+        ];
+        for outcome in of_runs {
+            let read = AttemptOutcome::of_words(outcome.name(), Some(0), Some(9), None);
+            assert_eq!(read.map(|it| it.name()), Some(outcome.name()));
+        }
     }
 
     #[test]

@@ -50,6 +50,29 @@ pub enum Exceeded {
     Bytes(usize),
 }
 
+impl Outcome {
+    /// Returns the word for this outcome in reports, in the log of a batch and in Python: `exited`, `signaled`,
+    /// `timed_out`, `idle_timed_out`, `cancelled`, `limit_exceeded`, `out_of_memory`. A word never changes.
+    ///
+    /// ```
+    /// let done = pipewright::Command::new("true").output()?;
+    /// assert_eq!(done.outcome.name(), "exited");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Exited => "exited",
+            Outcome::Signaled => "signaled",
+            Outcome::TimedOut => "timed_out",
+            Outcome::IdleTimedOut => "idle_timed_out",
+            Outcome::Cancelled => "cancelled",
+            Outcome::LimitExceeded => "limit_exceeded",
+            Outcome::OutOfMemory(_) => "out_of_memory",
+        }
+    }
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -65,7 +65,7 @@ impl EndReport {
     fn of<T>(captured: &Captured<T>) -> EndReport {
         EndReport {
             pid: Some(captured.pid),
-            outcome: outcome_word(captured.outcome),
+            outcome: captured.outcome.name(),
             exit_code: captured.status.code(),
             signal: signal_of(captured.status),
             elapsed_seconds: captured.elapsed.as_secs_f64(),
@@ -135,19 +135,6 @@ impl Used {
             peak_rss_bytes: usage.and_then(|usage| usage.peak_rss_bytes),
             context_switches: usage.and_then(|usage| usage.switches),
         }
-    }
-}
-
-/// Returns the name of an outcome.
-fn outcome_word(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Signaled => "signaled",
-        Outcome::TimedOut => "timed_out",
-        Outcome::IdleTimedOut => "idle_timed_out",
-        Outcome::Cancelled => "cancelled",
-        Outcome::LimitExceeded => "limit_exceeded",
-        Outcome::OutOfMemory(_) => "out_of_memory",
-        _ => "exited",
     }
 }
 

@@ -223,14 +223,22 @@ impl fmt::Display for LimitKind {
     }
 }
 
-impl fmt::Display for LimitMechanism {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl LimitMechanism {
+    /// Returns the words for it in reports and in Python. They never change.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             LimitMechanism::CgroupV2 => "cgroup v2",
             LimitMechanism::CgroupV1 => "cgroup v1",
             LimitMechanism::Job => "job",
             LimitMechanism::Sampled => "sampled",
-        })
+        }
+    }
+}
+
+impl fmt::Display for LimitMechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -296,6 +304,29 @@ pub enum MemoryLimit {
     OfDescendant,
     /// The memory of the whole machine, or a limit that cannot be seen from here.
     Machine,
+}
+
+impl MemoryLimit {
+    /// Returns the word for it in reports and in Python. A word never changes.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            MemoryLimit::OfCommand(_) => "command",
+            MemoryLimit::OfAncestor(_) => "ancestor",
+            MemoryLimit::OfDescendant => "descendant",
+            MemoryLimit::Machine => "machine",
+        }
+    }
+
+    /// Returns the number of bytes of the limit, if it is known.
+    #[must_use]
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            MemoryLimit::OfCommand(bytes) => Some(bytes),
+            MemoryLimit::OfAncestor(bytes) => bytes,
+            MemoryLimit::OfDescendant | MemoryLimit::Machine => None,
+        }
+    }
 }
 
 /// A process that the kernel killed for lack of memory.

@@ -308,14 +308,22 @@ pub trait ContainedTree: fmt::Debug + Send + Sync {
     fn release(self: Box<Self>) -> Option<ChildHandle>;
 }
 
-impl fmt::Display for Containment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl Containment {
+    /// Returns the word for it in reports and in Python. A word never changes.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             Containment::None => "none",
             Containment::Group => "group",
             Containment::Supervisor => "supervisor",
             Containment::Cgroup => "cgroup",
             Containment::Job => "job",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Containment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
