@@ -33,6 +33,67 @@ impl Seen {
     }
 }
 
+/// Returns a tee to lines, and the lines.
+fn lines_tee() -> (Stdio, Arc<Mutex<Vec<String>>>) {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let to = Arc::clone(&lines);
+    let tee = Stdio::tee_lines(move |line| {
+        to.lock().unwrap().push(String::from_utf8(line.to_vec()).unwrap());
+    });
+    (tee, lines)
+}
+
+#[watched_test]
+fn a_closure_gets_whole_lines_however_they_arrive() {
+    let (tee, lines) = lines_tee();
+    let mut command = puppet(["out=on", "wait=0.05", "out=e\ntwo\n\nla", "wait=0.05", "out=st"]);
+    let done = command.stdout(tee).capture().unwrap();
+    assert_eq!(done.stdout, "one\ntwo\n\nlast");
+    assert_eq!(*lines.lock().unwrap(), ["one\n", "two\n", "\n", "last"]);
+    // Each run begins with a new line, whatever the one before has left, and a stopped one gives what it has.
+    lines.lock().unwrap().clear();
+    let (tee, lines) = lines_tee();
+    let mut command = puppet(["out=half", "wait=600"]);
+    command.stdout(tee).timeout(Duration::from_millis(200)).kill_grace(Duration::ZERO);
+    for _ in 0..2 {
+        assert_eq!(command.capture().unwrap().outcome, Outcome::TimedOut);
+    }
+    assert_eq!(*lines.lock().unwrap(), ["half", "half"]);
+}
+
+#[watched_test]
+fn a_line_that_is_too_long_comes_in_pieces() {
+    let sizes = Arc::new(Mutex::new(Vec::new()));
+    let to = Arc::clone(&sizes);
+    let tee = Stdio::tee_lines(move |line| to.lock().unwrap().push(line.len()));
+    let long = |more: usize| format!("out={}", "x".repeat((64 << 10) + more));
+    let acts = [long(0), long(7), "out=\nshort\n".to_owned()];
+    puppet(&acts).stdout(tee).limit(Limit::keep_tail(3)).capture().unwrap();
+    assert_eq!(*sizes.lock().unwrap(), [64 << 10, 64 << 10, 8, 6]);
+}
+
+#[watched_test]
+fn a_runner_that_calls_closures_between_its_steps_gives_the_last_line_too() {
+    let (tee, lines) = lines_tee();
+    let mut command = puppet(["out=one\nlast"]);
+    command.stdout(tee).limit(Limit::keep_head(0).count_only());
+    let mut runner = Runner::new(1).enforce_in_background();
+    runner.push((), command);
+    assert!(runner.next().unwrap().1.unwrap().success());
+    assert_eq!(*lines.lock().unwrap(), ["one\n", "last"]);
+}
+
+#[watched_test]
+fn a_panic_at_the_last_line_loses_nothing() {
+    let mut runner = Runner::new(1);
+    let mut command = puppet(["out=half"]);
+    command.stdout(Stdio::tee_lines(|_| panic!("at the end")));
+    runner.push((), command);
+    let caught = panic::catch_unwind(AssertUnwindSafe(|| runner.next()));
+    assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"at the end"));
+    assert_eq!(runner.next().unwrap().1.unwrap().stdout, "half");
+}
+
 #[watched_test]
 fn a_closure_gets_both_streams_with_every_verb() {
     let (out, err) = (Seen::default(), Seen::default());

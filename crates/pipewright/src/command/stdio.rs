@@ -22,7 +22,7 @@ use crate::input::Owner;
 use crate::outcome::Source;
 use crate::run::{
     OpenTee, OpenTeeFile, OpenTeeWith, OutputEnd, ParentEnds, Rules, TeeTarget, TerminalEnds,
-    on_demand, open_tee_map, open_tee_with,
+    on_demand, open_tee_lines, open_tee_map, open_tee_with,
 };
 
 /// A choice for a child's stdin, stdout or stderr.
@@ -181,6 +181,24 @@ impl Stdio {
     #[must_use]
     pub fn tee_with(closure: impl FnMut(&[u8]) + Send + 'static) -> Stdio {
         Stdio(Choice::TeeWith(open_tee_with(closure)))
+    }
+
+    /// Captures stdout or stderr, and also calls a closure with each line of it as it arrives, its line feed included.
+    ///
+    /// The last line may have no line feed; it comes when the stream ends, also at its end by a timeout. A line of more
+    /// than 64 KiB comes in pieces of 64 KiB, so that memory stays bounded. Otherwise like
+    /// [`tee_with`](Self::tee_with): the lines of runs at the same time are never mixed.
+    ///
+    /// ```
+    /// use pipewright::{Command, Stdio};
+    /// let print = |line: &[u8]| print!("build: {}", String::from_utf8_lossy(line));
+    /// let done = Command::new("echo").arg("hi").stdout(Stdio::tee_lines(print)).capture()?;
+    /// assert_eq!(done.stdout, "hi\n");
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tee_lines(closure: impl FnMut(&[u8]) + Send + 'static) -> Stdio {
+        Stdio(Choice::TeeWith(open_tee_lines(closure)))
     }
 
     /// Captures the stream, and passes on what the closure makes of each chunk, to that stream of this process and to a

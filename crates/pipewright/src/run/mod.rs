@@ -13,6 +13,7 @@
 //! | `state.rs` | the state of a run, and one step of it |
 //! | `stop.rs` | the times and phases of stopping, killing and giving up the streams; the processes that a stop reaches |
 //! | `stream.rs` | one stream: read with a delay, kept, copied to a tee, given up |
+//! | `tee.rs` | a copy of a stream: to a stream of this process, to a handle, to a closure |
 //! | `process.rs` | several children of one run, a handle to them, a child in the foreground of the terminal |
 //! | `background.rs` | rules that are enforced while no caller waits, and the place of a run's state meanwhile |
 //! | `options.rs` | the rules of a run, and the setters that commands and pipelines have in common |
@@ -30,6 +31,7 @@ mod stop;
 mod stream;
 #[cfg(feature = "tokio")]
 mod task;
+mod tee;
 
 pub use options::{Limit, Linger};
 pub(crate) use options::{Rules, RunSettings, option_setters};
@@ -43,8 +45,9 @@ pub(crate) use run::{
 pub(crate) use spawned::{SpawnedRun, StopRequest, spawned_verbs};
 pub(crate) use state::SLOTS;
 pub(crate) use stop::{StopTargets, earlier};
-pub(crate) use stream::{
-    Chunk, LateTee, OpenTee, OpenTeeFile, OpenTeeWith, TeeTarget, open_tee_map, open_tee_with,
-};
+pub(crate) use stream::{Chunk, LateTee};
 #[cfg(feature = "tokio")]
 pub(crate) use task::{RunFuture, check_runtime, check_runtime_to_wait, poll_within_budget};
+pub(crate) use tee::{
+    OpenTee, OpenTeeFile, OpenTeeWith, TeeTarget, open_tee_lines, open_tee_map, open_tee_with,
+};

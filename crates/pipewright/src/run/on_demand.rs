@@ -31,7 +31,7 @@ use pipewright_os::process::start::Contain;
 use super::background::{self, Enforcer};
 use super::process::{self, OpenForeground};
 use super::run::{self, FinishStatus};
-use super::stream::{self, OpenTee, OpenTeeTo};
+use super::tee::{self, OpenTee, OpenTeeTo};
 use crate::reaper;
 
 /// Sees to the child of `status` until it ends. Without it, its wait is all there is to do.
@@ -59,7 +59,7 @@ pub(crate) const HOLD_LIMITED_TREE: HoldTree = Contain::limited_tree;
 pub(crate) type HoldTree = fn(bool) -> Contain;
 
 /// Copies a stream to the same stream of this process.
-pub(crate) const OPEN_TEE: OpenTee = stream::open_tee;
+pub(crate) const OPEN_TEE: OpenTee = tee::open_tee;
 
 /// Copies a stream to a file or another handle.
-pub(crate) const OPEN_TEE_TO: OpenTeeTo = stream::open_tee_to;
+pub(crate) const OPEN_TEE_TO: OpenTeeTo = tee::open_tee_to;

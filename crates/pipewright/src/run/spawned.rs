@@ -18,9 +18,9 @@ use super::process::ForegroundJob;
 use super::run::{Children, Collect, HeldTerminal, OutputEnd, ParentEnds, Run, RunInfo, streams};
 use super::state::RunState;
 use super::stop::StopTargets;
-use super::stream::TeeTarget;
 #[cfg(feature = "tokio")]
 use super::task::check_runtime_to_wait;
+use super::tee::TeeTarget;
 use crate::error::{Error, OperationError};
 use crate::input::Input;
 

@@ -24,8 +24,9 @@ use super::process::POLL_INTERVAL;
 use super::run::{HeldTerminal, RunInfo, Streams};
 use super::stop::{Due, StopPolicy, StopTargets, earlier};
 use super::stream::{
-    Chunk, Collected, LateTee, LimitCheck, PanicPayload, ReadCoalescer, Sink, Stream, is_full_read,
+    Chunk, Collected, LateTee, LimitCheck, ReadCoalescer, Sink, Stream, is_full_read,
 };
+use super::tee::PanicPayload;
 use crate::cancel::CancelToken;
 use crate::error::OperationError;
 use crate::input::Feed;

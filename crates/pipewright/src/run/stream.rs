@@ -1,20 +1,15 @@
 //! One of the child's streams: read with a delay, copied to a tee, kept up to its limit, and in the end given
 //! up.
 
-use std::any::Any;
-use std::io::{self, Write};
-use std::panic::{self, AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use std::{fmt, mem};
+use std::{io, mem};
 
-use pipewright_os::base::handle::Handle;
+use pipewright_os::base::memory;
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::wait::{FIRST_READ_BYTES, Slot};
-use pipewright_os::base::{memory, stdio};
 
 use super::options::{Limit, OnExceed};
-use crate::outcome::Source;
+use super::tee::{PanicPayload, Tee};
 use crate::output::TeeFailed;
 
 /// One of the child's streams.
@@ -171,6 +166,8 @@ pub(crate) struct Sink {
     storage: Storage,
     limit: Option<Limit>,
     tee: Option<Box<dyn Tee>>,
+    /// The stream has ended, and a tee that is called late does not know it.
+    tells_end_late: bool,
     total_bytes: u64,
     truncated: bool,
 }
@@ -206,6 +203,7 @@ impl Sink {
             storage: if only_counts { Storage::Nothing } else { Storage::All },
             limit,
             tee: None,
+            tells_end_late: false,
             total_bytes: 0,
             truncated: false,
         }
@@ -250,8 +248,16 @@ impl Sink {
 
     /// Records the end of the stream.
     pub(super) fn note_end(&mut self) {
-        if let Storage::Chunks { has_new, .. } = &mut self.storage {
-            *has_new = true;
+        match &mut self.storage {
+            Storage::Chunks { has_new, .. } => *has_new = true,
+            Storage::ForTee => {
+                self.tells_end_late = true;
+                return;
+            }
+            Storage::All | Storage::Nothing => {}
+        }
+        if let Some(tee) = &mut self.tee {
+            tee.end();
         }
     }
 
@@ -270,16 +276,19 @@ impl Sink {
 
     /// Takes the tee with the bytes that it has not got. They come back by [`done_late`](Self::done_late).
     pub(super) fn take_late(&mut self) -> Option<LateTee> {
-        if !matches!(self.storage, Storage::ForTee) || self.kept.is_empty() {
+        if !matches!(self.storage, Storage::ForTee)
+            || (self.kept.is_empty() && !self.tells_end_late)
+        {
             return None;
         }
         let tee = self.tee.take()?;
-        Some(LateTee { tee, bytes: mem::take(&mut self.kept) })
+        let at_end = mem::take(&mut self.tells_end_late);
+        Some(LateTee { tee, bytes: mem::take(&mut self.kept), at_end })
     }
 
     /// Takes back a tee that has got its bytes.
     pub(super) fn done_late(&mut self, late: LateTee) {
-        let LateTee { tee, mut bytes } = late;
+        let LateTee { tee, mut bytes, .. } = late;
         bytes.clear();
         (self.tee, self.kept) = (Some(tee), bytes);
     }
@@ -481,11 +490,18 @@ impl Sink {
 pub(crate) struct LateTee {
     tee: Box<dyn Tee>,
     bytes: Vec<u8>,
+    /// True if the stream has ended with these bytes.
+    at_end: bool,
 }
 
 impl LateTee {
     pub(crate) fn call(&mut self) {
-        self.tee.write(&self.bytes);
+        if !self.bytes.is_empty() {
+            self.tee.write(&self.bytes);
+        }
+        if self.at_end {
+            self.tee.end();
+        }
     }
 }
 
@@ -546,380 +562,6 @@ impl ReadCoalescer {
     /// Ends the delay.
     pub(super) fn end(&mut self) {
         self.until = None;
-    }
-}
-
-// A tee copies a child's stream to one of this process's own, to a handle or to a closure, without blocking on a slow
-// reader.
-//
-// Bytes that the target does not accept at once are kept, and the child's stream is not read until they are written. So
-// memory stays bounded, back-pressure slows a child that writes too fast, and a timeout, a cancel or a kill takes
-// effect in time. A writer thread could do the same, but could not be given up when the run ends: its last bytes would
-// come after everything else.
-
-/// The target of a stream's copy. A trait object, so that only programs with tees contain the code.
-pub(crate) trait Tee: fmt::Debug + Send {
-    /// Writes bytes, or keeps them until the target accepts them.
-    fn write(&mut self, bytes: &[u8]);
-
-    /// Returns true if it also gets the bytes beyond [`Limit::fail`](crate::Limit::fail).
-    fn takes_excess(&self) -> bool {
-        false
-    }
-
-    /// Returns true if a write may take as long as the caller's code does. Such a tee takes the excess, too.
-    fn may_wait(&self) -> bool {
-        false
-    }
-
-    /// Returns true if there are unwritten bytes. The child's stream must not be read then.
-    fn has_pending(&self) -> bool;
-
-    /// Returns the write to wait for.
-    fn submit(&mut self) -> Slot<'static>;
-
-    /// Records the result of that write.
-    fn note_written(&mut self, writer: PipeWriter, result: io::Result<usize>);
-
-    /// Drops the unwritten bytes: the run no longer waits for the target.
-    fn give_up(&mut self);
-
-    /// Returns the error of a write, if one failed.
-    fn failed(&self) -> Option<TeeFailed>;
-
-    /// Takes the panic of a call of the caller's code. The run continues it when its state is consistent.
-    fn take_panic(&mut self) -> Option<PanicPayload> {
-        None
-    }
-}
-
-/// Opens the tee to the same stream of this process.
-pub(crate) type OpenTee = fn(Source) -> Box<dyn Tee>;
-
-/// Opens the tee of a stream to a handle.
-pub(crate) type OpenTeeTo = fn(Source, Handle) -> Box<dyn Tee>;
-
-/// The target of a stream's copy, before the start.
-pub(crate) enum TeeTarget {
-    SameStream(OpenTee),
-    Handle(OpenTeeTo, Handle),
-    Closure(OpenTeeWith),
-}
-
-impl TeeTarget {
-    pub(crate) fn open(self, stream: Source) -> Box<dyn Tee> {
-        match self {
-            TeeTarget::SameStream(open) => open(stream),
-            TeeTarget::Handle(open, target) => open(stream, target),
-            TeeTarget::Closure(open) => open(),
-        }
-    }
-}
-
-impl fmt::Debug for TeeTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TeeTarget::SameStream(_) => f.write_str("SameStream"),
-            TeeTarget::Handle(_, handle) => f.debug_tuple("Handle").field(handle).finish(),
-            TeeTarget::Closure(_) => f.write_str("Closure"),
-        }
-    }
-}
-
-/// Opens the same stream of this process for a tee.
-pub(super) fn open_tee(stream: Source) -> Box<dyn Tee> {
-    let mut tee = TeeWriter::new(stream, false);
-    match stdio::console_writer(stream == Source::Stderr) {
-        // `None` if it is closed. As in std, that is not a failure.
-        Ok(writer) => tee.writer = writer,
-        Err(error) => tee.fail(&error),
-    }
-    Box::new(tee)
-}
-
-/// Opens a handle for the tee of a stream.
-pub(super) fn open_tee_to(stream: Source, target: Handle) -> Box<dyn Tee> {
-    open_tee_to_file(stream, Ok(target))
-}
-
-fn open_tee_to_file(stream: Source, target: io::Result<Handle>) -> Box<dyn Tee> {
-    let mut tee = TeeWriter::new(stream, true);
-    match target.and_then(stdio::writer_to) {
-        Ok(writer) => tee.writer = Some(writer),
-        Err(error) => tee.fail(&error),
-    }
-    Box::new(tee)
-}
-
-/// A tee to this process's stdout or stderr, or to a handle.
-#[derive(Debug)]
-struct TeeWriter {
-    /// The child's stream.
-    stream: Source,
-    /// True if the target is a handle, and not this process's stream of the same name.
-    to_handle: bool,
-    /// `None` while a write in a slot has it, after a failure, and if the stream is closed.
-    writer: Option<PipeWriter>,
-    kept: Arc<Vec<u8>>,
-    /// The number of kept bytes that have been written.
-    written: usize,
-    failed: Option<TeeFailed>,
-}
-
-impl TeeWriter {
-    fn new(stream: Source, to_handle: bool) -> TeeWriter {
-        let (kept, written) = (Arc::default(), 0);
-        TeeWriter { stream, to_handle, writer: None, kept, written, failed: None }
-    }
-
-    fn fail(&mut self, error: &io::Error) {
-        self.failed = Some(TeeFailed::new(self.stream, self.to_handle, error));
-        self.writer = None;
-        self.kept = Arc::default();
-        self.written = 0;
-    }
-
-    /// Writes as much as possible without blocking, and returns the number of bytes.
-    fn write_now(&self, writer: &PipeWriter, bytes: &[u8]) -> io::Result<usize> {
-        let mut written = 0;
-        while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
-            if !writer.has_room() {
-                break;
-            }
-            if self.stream == Source::Stdout && !self.to_handle && written == 0 {
-                // The program's own output, which std may have buffered, comes first. This can block, so only if
-                // there is room. Errors are ignored: the write below reports them.
-                let _ = io::stdout().flush();
-            }
-            match writer.try_write(rest) {
-                Ok(count) => written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(written)
-    }
-}
-
-impl Tee for TeeWriter {
-    fn write(&mut self, bytes: &[u8]) {
-        if self.has_pending() {
-            Arc::make_mut(&mut self.kept).extend_from_slice(bytes);
-            return;
-        }
-        let Some(writer) = &self.writer else { return };
-        match self.write_now(writer, bytes) {
-            Ok(count) => {
-                self.kept = Arc::new(bytes.get(count..).unwrap_or_default().to_owned());
-                self.written = 0;
-            }
-            Err(error) => self.fail(&error),
-        }
-    }
-
-    fn has_pending(&self) -> bool {
-        self.written < self.kept.len()
-    }
-
-    fn submit(&mut self) -> Slot<'static> {
-        let write = |writer| Slot::Write(writer, Arc::clone(&self.kept), self.written);
-        self.writer.take().map_or(Slot::Off, write)
-    }
-
-    fn note_written(&mut self, writer: PipeWriter, result: io::Result<usize>) {
-        match result {
-            Ok(count) => {
-                self.written += count;
-                self.writer = Some(writer);
-            }
-            Err(error) => self.fail(&error),
-        }
-    }
-
-    fn give_up(&mut self) {
-        if self.has_pending() {
-            self.fail(&io::ErrorKind::TimedOut.into());
-        }
-    }
-
-    fn failed(&self) -> Option<TeeFailed> {
-        self.failed
-    }
-}
-
-/// Opens the file of a tee, or returns another handle to it.
-pub(crate) type OpenTeeFile =
-    Arc<dyn Fn() -> io::Result<Handle> + Send + Sync + UnwindSafe + RefUnwindSafe>;
-
-/// Returns a function that opens tees to a stream of this process, and to a file. They share the closure.
-pub(crate) fn open_tee_map<F: FnMut(&[u8]) -> Vec<u8> + Send + 'static>(
-    to: Source,
-    file: Option<OpenTeeFile>,
-    map: F,
-) -> OpenTeeWith {
-    let map = Arc::new(Mutex::new(map));
-    Arc::new(move || {
-        let own = open_tee(to);
-        let inner = match &file {
-            None => own,
-            Some(open) => {
-                let file = open_tee_to_file(to, open());
-                Box::new(BothTee { own, file, is_file_written: false })
-            }
-        };
-        Box::new(MappedTee { map: Arc::clone(&map), inner })
-    })
-}
-
-/// A tee to a stream of this process and to a file. Each has its own unwritten bytes, and one is written at a time.
-#[derive(Debug)]
-struct BothTee {
-    own: Box<dyn Tee>,
-    file: Box<dyn Tee>,
-    /// The write in a slot is that of the file.
-    is_file_written: bool,
-}
-
-impl Tee for BothTee {
-    fn write(&mut self, bytes: &[u8]) {
-        self.own.write(bytes);
-        self.file.write(bytes);
-    }
-
-    fn has_pending(&self) -> bool {
-        self.own.has_pending() || self.file.has_pending()
-    }
-
-    fn submit(&mut self) -> Slot<'static> {
-        self.is_file_written = !self.own.has_pending();
-        if self.is_file_written { self.file.submit() } else { self.own.submit() }
-    }
-
-    fn note_written(&mut self, writer: PipeWriter, result: io::Result<usize>) {
-        match self.is_file_written {
-            true => self.file.note_written(writer, result),
-            false => self.own.note_written(writer, result),
-        }
-    }
-
-    fn give_up(&mut self) {
-        self.own.give_up();
-        self.file.give_up();
-    }
-
-    fn failed(&self) -> Option<TeeFailed> {
-        self.own.failed().or_else(|| self.file.failed())
-    }
-}
-
-/// A tee that changes what it passes on.
-struct MappedTee<F> {
-    map: Arc<Mutex<F>>,
-    inner: Box<dyn Tee>,
-}
-
-impl<F: FnMut(&[u8]) -> Vec<u8> + Send> Tee for MappedTee<F> {
-    fn write(&mut self, bytes: &[u8]) {
-        // The closure is the caller's: after a panic it is called as before.
-        let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
-        let mapped = map(bytes);
-        drop(map);
-        if !mapped.is_empty() {
-            self.inner.write(&mapped);
-        }
-    }
-
-    fn has_pending(&self) -> bool {
-        self.inner.has_pending()
-    }
-
-    fn submit(&mut self) -> Slot<'static> {
-        self.inner.submit()
-    }
-
-    fn note_written(&mut self, writer: PipeWriter, result: io::Result<usize>) {
-        self.inner.note_written(writer, result);
-    }
-
-    fn give_up(&mut self) {
-        self.inner.give_up();
-    }
-
-    fn failed(&self) -> Option<TeeFailed> {
-        self.inner.failed()
-    }
-}
-
-impl<F> fmt::Debug for MappedTee<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MappedTee").field(&self.inner).finish()
-    }
-}
-
-/// Opens the tee to a closure, for each run. A trait object, so that only programs with such a tee contain the code.
-/// The auto traits are those that `Command` and `Child` had without it.
-pub(crate) type OpenTeeWith =
-    Arc<dyn Fn() -> Box<dyn Tee> + Send + Sync + UnwindSafe + RefUnwindSafe>;
-
-/// The payload of a panic.
-pub(crate) type PanicPayload = Box<dyn Any + Send>;
-
-/// Returns a function that opens tees to this closure. They share it.
-pub(crate) fn open_tee_with<F: FnMut(&[u8]) + Send + 'static>(closure: F) -> OpenTeeWith {
-    let closure = Arc::new(Mutex::new(closure));
-    Arc::new(move || Box::new(ClosureTee { closure: Arc::clone(&closure), panic: None }))
-}
-
-/// A tee to a closure.
-struct ClosureTee<F> {
-    closure: Arc<Mutex<F>>,
-    /// The payload of its panic, until the run's state allows it to continue. Unwinding at once would lose the chunk,
-    /// and the finished reads of other runs that were waited for together.
-    panic: Option<PanicPayload>,
-}
-
-impl<F: FnMut(&[u8]) + Send> Tee for ClosureTee<F> {
-    fn write(&mut self, bytes: &[u8]) {
-        // The closure is the caller's: after a panic it is called as before.
-        let mut closure = self.closure.lock().unwrap_or_else(PoisonError::into_inner);
-        let called = panic::catch_unwind(AssertUnwindSafe(|| closure(bytes)));
-        if let Err(payload) = called {
-            self.panic.get_or_insert(payload);
-        }
-    }
-
-    fn takes_excess(&self) -> bool {
-        true
-    }
-
-    fn may_wait(&self) -> bool {
-        true
-    }
-
-    fn take_panic(&mut self) -> Option<PanicPayload> {
-        self.panic.take()
-    }
-
-    fn has_pending(&self) -> bool {
-        false
-    }
-
-    fn submit(&mut self) -> Slot<'static> {
-        Slot::Off
-    }
-
-    fn note_written(&mut self, _: PipeWriter, _: io::Result<usize>) {}
-
-    fn give_up(&mut self) {}
-
-    fn failed(&self) -> Option<TeeFailed> {
-        None
-    }
-}
-
-impl<F> fmt::Debug for ClosureTee<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClosureTee")
     }
 }
 
