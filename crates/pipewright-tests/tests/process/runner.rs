@@ -41,6 +41,70 @@ fn was_stopped(result: Result<Capture, Error>) {
 }
 
 #[watched_test]
+fn a_command_with_a_delay_starts_after_it_and_others_meanwhile() {
+    let delay = Duration::from_millis(50);
+    let mut runner = Runner::new(1);
+    let begin = Instant::now();
+    runner.push_after(delay, "later", puppet(["out=x"]));
+    runner.push("now", puppet(["out=x"]));
+    assert_eq!((runner.len(), runner.queued()), (2, 2));
+    // It is something to wait for, and nothing is late: a wait with a limit is pending.
+    assert_eq!(runner.next().map(|(key, _)| key), Some("now"));
+    assert!(
+        matches!(runner.next_within(Duration::ZERO), Next::Pending) || begin.elapsed() >= delay
+    );
+    assert_eq!(runner.next().map(|(key, _)| key), Some("later"));
+    assert!(begin.elapsed() >= delay);
+    assert!(runner.next().is_none());
+}
+
+#[watched_test]
+fn a_delay_ends_with_a_cancel_or_a_drain() {
+    let century = Duration::MAX;
+    let mut runner = Runner::new(1);
+    runner.push_after(century, "one", puppet(["out=x"]));
+    runner.push_after(century, "other", puppet(["out=x"]));
+    assert!(runner.cancel(&"one") && !runner.cancel(&"nobody"));
+    let (key, result) = runner.next().unwrap();
+    assert!(key == "one" && is_cancelled(&result));
+    runner.cancel_queued();
+    assert!(runner.next().is_some_and(|(key, result)| key == "other" && is_cancelled(&result)));
+
+    let drain = CancelToken::new();
+    let mut runner = runner.with_drain(&drain);
+    runner.push_after(century, "drained", puppet(["out=x"]));
+    drain.cancel();
+    assert!(runner.next().is_some_and(|(_, result)| is_cancelled(&result)));
+}
+
+#[watched_test]
+fn a_delay_that_is_over_while_the_runner_is_full_waits_for_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut runner = Runner::new(1);
+    runner.push("first", until_file(dir.path(), "go"));
+    runner.next_within(Duration::ZERO);
+    runner.push_after(Duration::ZERO, "second", puppet(["out=x"]));
+    assert!(matches!(runner.next_within(Duration::from_millis(20)), Next::Pending));
+    std::fs::write(dir.path().join("go"), "").unwrap();
+    let keys: Vec<_> = runner.map(|(key, _)| key).collect();
+    assert_eq!(keys, ["first", "second"]);
+}
+
+#[watched_test]
+fn a_task_waits_for_a_delay() {
+    one_thread().block_on(async {
+        let mut runner = AsyncRunner::new(2);
+        let begin = Instant::now();
+        runner.push_after(Duration::from_millis(50), "later", puppet(["out=x"]));
+        runner.push("now", puppet(["out=x"]));
+        assert_eq!(runner.next().await.map(|(key, _)| key), Some("now"));
+        assert_eq!(runner.next().await.map(|(key, _)| key), Some("later"));
+        assert!(begin.elapsed() >= Duration::from_millis(50));
+        assert!(runner.next().await.is_none());
+    });
+}
+
+#[watched_test]
 fn runner_takes_a_retry_in_its_loop() {
     let attempt = |number: i32| puppet([format!("exit={}", 3 - number)]);
     let mut runner = Runner::new(1);

@@ -214,9 +214,14 @@ fn next_end(
     loop {
         let step_until = match queue.next(runs) {
             NextStep::End(end) => return Next::Item(end),
-            NextStep::Wait if runs.len() == 0 => return Next::Done,
-            NextStep::Wait if is_late => return Next::Pending,
-            NextStep::Wait => until,
+            NextStep::Wait => {
+                let due = queue.next_due(runs);
+                match (runs.len(), due) {
+                    (0, None) => return Next::Done,
+                    _ if is_late => return Next::Pending,
+                    _ => earlier(until, due),
+                }
+            }
             NextStep::Poll => Some(Instant::now()),
         };
         for end in runs.step(queue.cancel(), wake, step_until) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::Fuse;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::{io, panic};
 
 use pipewright_os::base::wait::{self, Slot};
@@ -363,6 +363,13 @@ pub(crate) trait CommandSource {
     fn start_next(&mut self, running: &mut impl RunningSet) -> Option<(usize, Result<(), Error>)>;
     /// Removes a command that will not be started, if its caller expects a result.
     fn give_up(&mut self) -> Option<CommandEnd>;
+    /// Returns the time at which a command may start that may not start yet.
+    fn next_due(&self) -> Option<Instant> {
+        None
+    }
+    /// Lets all commands start now.
+    #[cfg(feature = "tokio")]
+    fn hurry(&mut self) {}
 }
 
 /// The least number of starts before the running commands are polled.
@@ -433,6 +440,12 @@ impl<S: CommandSource> Queue<S> {
         let end =
             if end.is_none() && (self.stopped || drains) { self.source.give_up() } else { end };
         end.map_or(NextStep::Wait, NextStep::End)
+    }
+
+    /// Returns the time at which a command may start that has room now. Call it when there is nothing else to do.
+    pub(crate) fn next_due(&self, running: &impl RunningSet) -> Option<Instant> {
+        let has_room = !self.stopped && running.len() < self.rules.concurrency;
+        self.source.next_due().filter(|_| has_room)
     }
 
     /// Starts some commands. Returns true if there is room for more.
@@ -516,18 +529,59 @@ pub(crate) struct PushQueue<K, R> {
     next: usize,
 }
 
-/// The commands that have not been started, in the order of their pushes.
+/// The commands that have not been started.
 #[derive(Debug, Default)]
-pub(crate) struct QueuedCommands(VecDeque<(usize, Runnable<'static>)>);
+pub(crate) struct QueuedCommands {
+    /// Those that may start, in the order of their pushes.
+    now: VecDeque<(usize, Runnable<'static>)>,
+    /// Those that may start at a time, in the order of their times and pushes.
+    later: BTreeMap<(Instant, usize), Runnable<'static>>,
+}
+
+impl QueuedCommands {
+    fn len(&self) -> usize {
+        self.now.len() + self.later.len()
+    }
+
+    /// Removes the command of this number.
+    fn remove(&mut self, number: usize) -> Option<Runnable<'static>> {
+        // Sorted: numbers are given in the order of the pushes.
+        if let Ok(at) = self.now.binary_search_by_key(&number, |(number, _)| *number) {
+            return self.now.remove(at).map(|(_, command)| command);
+        }
+        let key = *self.later.keys().find(|(_, later)| *later == number)?;
+        self.later.remove(&key)
+    }
+}
 
 impl CommandSource for QueuedCommands {
     fn start_next(&mut self, running: &mut impl RunningSet) -> Option<(usize, Result<(), Error>)> {
-        let (index, command) = self.0.pop_front()?;
+        let is_due = |due: Instant| due <= Instant::now();
+        let (index, command) = match self.later.first_entry() {
+            Some(first) if is_due(first.key().0) => {
+                let ((_, index), command) = first.remove_entry();
+                (index, command)
+            }
+            _ => self.now.pop_front()?,
+        };
         Some((index, running.start(index, command)))
     }
 
     fn give_up(&mut self) -> Option<CommandEnd> {
-        self.0.pop_front().map(|(index, command)| (index, Err(command.cancelled())))
+        let later = || self.later.pop_first().map(|((_, index), command)| (index, command));
+        let (index, command) = self.now.pop_front().or_else(later)?;
+        Some((index, Err(command.cancelled())))
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.later.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    #[cfg(feature = "tokio")]
+    fn hurry(&mut self) {
+        let later = std::mem::take(&mut self.later);
+        self.now.extend(later.into_iter().map(|((_, number), command)| (number, command)));
+        self.now.make_contiguous().sort_by_key(|(number, _)| *number);
     }
 }
 
@@ -558,9 +612,24 @@ impl<K, R: RunningSet> PushQueue<K, R> {
     }
 
     pub(crate) fn push(&mut self, key: K, command: Runnable<'static>) {
-        self.queue.source.0.push_back((self.next, command));
-        self.keys.insert(self.next, key);
+        let number = self.number(key);
+        self.queue.source.now.push_back((number, command));
+    }
+
+    pub(crate) fn push_after(&mut self, delay: Duration, key: K, command: Runnable<'static>) {
+        /// Nobody waits for longer.
+        const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+        let (now, number) = (Instant::now(), self.number(key));
+        let due = now.checked_add(delay).or_else(|| now.checked_add(CENTURY)).unwrap_or(now);
+        self.queue.source.later.insert((due, number), command);
+    }
+
+    /// Returns the number of a command with that key.
+    fn number(&mut self, key: K) -> usize {
+        let number = self.next;
+        self.keys.insert(number, key);
         self.next += 1;
+        number
     }
 
     /// Returns the number of results that have not been returned.
@@ -573,7 +642,7 @@ impl<K, R: RunningSet> PushQueue<K, R> {
     }
 
     pub(crate) fn queued(&self) -> usize {
-        self.queue.source.0.len()
+        self.queue.source.len()
     }
 
     pub(crate) fn cancel(&mut self, key: &K) -> bool
@@ -597,12 +666,8 @@ impl<K, R: RunningSet> PushQueue<K, R> {
     }
 
     fn cancel_one(&mut self, number: usize) -> bool {
-        let waiting = &mut self.queue.source.0;
-        // Sorted: numbers are given in the order of the pushes.
-        if let Ok(at) = waiting.binary_search_by_key(&number, |(number, _)| *number) {
-            let removed = waiting.remove(at);
-            let end = removed.map(|(number, command)| (number, Err(command.cancelled())));
-            self.queue.ends.extend(end);
+        if let Some(command) = self.queue.source.remove(number) {
+            self.queue.ends.push_back((number, Err(command.cancelled())));
             return true;
         }
         self.running.stop_one(number)
@@ -622,5 +687,40 @@ impl<K, R: RunningSet> PushQueue<K, R> {
     /// Replaces the number by its key. Each number ends once, so the key is always there.
     pub(crate) fn with_key(&mut self, (number, result): CommandEnd) -> Option<KeyedEnd<K>> {
         self.keys.remove(&number).map(|key| (key, result))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Command;
+
+    /// One command that runs.
+    struct Busy;
+
+    impl RunningSet for Busy {
+        fn len(&self) -> usize {
+            1
+        }
+
+        fn start(&mut self, _: usize, _: Runnable<'_>) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn stop(&mut self) {}
+
+        fn stop_one(&mut self, _: usize) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_time_that_is_over_wakes_nobody_while_there_is_no_room() {
+        // It would be looked at again and again, until a command ends.
+        let mut queued = PushQueue::<_, RunSet>::new(1);
+        queued.push_after(Duration::ZERO, "second", Command::new("true").into());
+        assert_eq!(queued.queue.next_due(&Busy), None);
+        queued.set_concurrency(2);
+        assert!(queued.queue.next_due(&Busy).is_some_and(|due| due <= Instant::now()));
     }
 }

@@ -170,6 +170,26 @@ impl<K> Runner<K> {
         self.commands.push(key, command.into());
     }
 
+    /// Queues a command or a pipeline that starts after this delay, or when there is room later: for retries. Meanwhile
+    /// others start. A command whose delay is over starts before those that were pushed without one.
+    /// [`cancel`](Self::cancel) and a drain do not wait for the delay.
+    ///
+    /// ```
+    /// use pipewright::{Command, Runner};
+    /// use std::time::{Duration, Instant};
+    /// let mut runner = Runner::new(1);
+    /// let begin = Instant::now();
+    /// runner.push_after(Duration::from_millis(50), "again", Command::new("true"));
+    /// runner.push("now", Command::new("true"));
+    /// let order: Vec<_> = runner.map(|(key, _)| key).collect();
+    /// assert_eq!(order, ["now", "again"]);
+    /// assert!(begin.elapsed() >= Duration::from_millis(50));
+    /// ```
+    #[doc(alias = "retry_delay")]
+    pub fn push_after(&mut self, delay: Duration, key: K, command: impl Into<Runnable<'static>>) {
+        self.commands.push_after(delay, key, command.into());
+    }
+
     /// Returns the number of keys that were pushed and have not been returned: those of queued commands, of running
     /// commands, and of results that [`next`](Iterator::next) has not taken.
     #[must_use]

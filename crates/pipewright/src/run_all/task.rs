@@ -84,6 +84,8 @@ pub(super) struct RunningCommands {
     bursts: usize,
     /// The results of the poll that is under way. The panic of another member does not lose them.
     ends: Vec<CommandEnd>,
+    /// The registration of the time at which the next command may start.
+    due: Watch,
 }
 
 #[derive(Debug)]
@@ -188,8 +190,24 @@ impl RunningCommands {
             self.handle_cancel(queue.cancel(), watch, cx);
             let waits = match queue.next(self) {
                 NextStep::End(end) => return Poll::Ready(Some(end)),
-                NextStep::Wait if self.len() == 0 => return Poll::Ready(None),
-                NextStep::Wait => true,
+                NextStep::Wait => {
+                    let due = queue.next_due(self);
+                    if due.is_none() && self.len() == 0 {
+                        return Poll::Ready(None);
+                    }
+                    if due.is_some() {
+                        match self.due.poll_wait(cx, &mut [], due) {
+                            Poll::Pending => {}
+                            Poll::Ready(Ok(_)) => continue,
+                            // Without a runtime: started now, they fail as all do.
+                            Poll::Ready(Err(_)) => {
+                                queue.source.hurry();
+                                continue;
+                            }
+                        }
+                    }
+                    true
+                }
                 NextStep::Poll => false,
             };
             let ends = self.poll(cx, !waits);
@@ -346,6 +364,11 @@ impl<K> AsyncRunner<K> {
     /// Queues a command: see [`Runner::push`](crate::Runner::push). A poll of [`next`](Self::next) starts it.
     pub fn push(&mut self, key: K, command: impl Into<Runnable<'static>>) {
         self.pushed.push(key, command.into());
+    }
+
+    /// Queues a command that starts after this delay: see [`Runner::push_after`](crate::Runner::push_after).
+    pub fn push_after(&mut self, delay: Duration, key: K, command: impl Into<Runnable<'static>>) {
+        self.pushed.push_after(delay, key, command.into());
     }
 
     /// Returns the number of keys that [`next`](Self::next) has not returned: see [`Runner::len`](crate::Runner::len).
