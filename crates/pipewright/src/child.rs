@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use pipewright_os::process::child::{ChildHandle, Containment};
 use pipewright_os::process::limits::{HeldLimits, OutOfMemory, TreeResources};
 use pipewright_os::process::pty::Pty;
+use pipewright_os::process::tree::processes_of;
 use pipewright_os::process::usage::TreeUsage;
 
 use crate::error::Error;
@@ -81,6 +82,31 @@ impl Child {
     #[must_use]
     pub fn containment(&self) -> Containment {
         self.process().containment()
+    }
+
+    /// Returns the process ids of the child's tree, for people to read and for tools: of the child, unless it has
+    /// ended, and of its descendants that can be found. With [`Contain::Tree`](crate::Contain::Tree) those are all
+    /// that it ever started; a supervisor is not among them. Any of them may end meanwhile.
+    ///
+    /// # Platform
+    /// Linux: `cgroup.procs` of its cgroup, and `/proc/PID/task/TID/children`. macOS: `proc_listpids`. Windows: the
+    /// list of its job, and `CreateToolhelp32Snapshot`.
+    ///
+    /// # Errors
+    /// Not all of them can be listed or opened. `Unsupported`: this system shows none, as without `/proc`.
+    ///
+    /// ```
+    /// use pipewright::{Command, Contain};
+    /// let mut command = Command::new("sh");
+    /// let child = command.args(["-c", "sleep 600 & sleep 600"]).contain(Contain::Tree).spawn()?;
+    /// let own = child.tree_processes()?;
+    /// assert!(own.contains(&child.pid()));
+    /// child.kill()?;
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    pub fn tree_processes(&self) -> Result<Vec<u32>, Error> {
+        let listed = processes_of(self.process());
+        listed.map_err(|error| Error::cannot(self.run.program(), "list the processes of", error))
     }
 
     /// Returns the terminal of a child that was started with [`Command::pty`](crate::Command::pty).

@@ -11,6 +11,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::base::signal::Signal;
+use crate::base::wake::WaitEvent as _;
 use crate::process::child::ChildHandle;
 use crate::process::member::Member;
 
@@ -92,6 +93,22 @@ impl Descendants {
     }
 }
 
+/// Returns the numbers of the processes of a tree that have not ended: the root, and those that
+/// [`Descendants::collect`] finds. They are for people to read, and for tools: a number may pass to another process.
+///
+/// # Errors
+/// There is no room to list or to open all of them. `Unsupported`: this system or this container shows none.
+pub fn processes_of(root: &ChildHandle) -> io::Result<Vec<u32>> {
+    imp::check_can_find()?;
+    let mut found = Descendants::default();
+    found.collect(root);
+    if let Some(error) = found.take_error() {
+        return Err(error);
+    }
+    let others = found.members().iter().filter(|member| member.is_alive()).map(Member::pid);
+    Ok((!root.has_happened()).then(|| root.pid()).into_iter().chain(others).collect())
+}
+
 /// Kills the processes below this one that have no child: a start that waits for a file is among them, and ends. Those
 /// above it sleep until then, however this process ends.
 ///
@@ -140,10 +157,21 @@ mod imp {
     pub(super) use super::walk::is_stopped_or_ended;
     use crate::process::child::ChildHandle;
     use crate::process::member::Member;
+    use crate::process::pidfd::pidfds_are_refused;
     use crate::process::procfs::{Stat, proc_is_ours};
 
     pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) -> io::Result<()> {
         if proc_is_ours()? { super::walk::collect(root, members) } else { Ok(()) }
+    }
+
+    /// Fails if a search finds nothing, whatever there is.
+    pub(super) fn check_can_find() -> io::Result<()> {
+        let missing = match () {
+            () if !proc_is_ours()? => "/proc of this pid namespace is not mounted",
+            () if pidfds_are_refused() => "the kernel or a filter refuses pidfds",
+            () => return Ok(()),
+        };
+        Err(io::Error::new(io::ErrorKind::Unsupported, missing))
     }
 
     pub(super) fn kill(which: super::Found) {
@@ -187,6 +215,12 @@ mod walk {
             next += 1;
         }
         result
+    }
+
+    /// Fails if a search finds nothing, whatever there is.
+    #[cfg(target_os = "macos")]
+    pub(super) fn check_can_find() -> io::Result<()> {
+        Ok(())
     }
 
     /// Kills processes below this one.
@@ -262,6 +296,10 @@ mod imp {
     use crate::process::process_object::ProcessObject;
 
     pub(super) fn kill(_: super::Found) {}
+
+    pub(super) fn check_can_find() -> io::Result<()> {
+        Ok(())
+    }
 
     pub(super) fn collect(root: &ChildHandle, members: &mut Vec<Member>) -> io::Result<()> {
         if let Some(tree) = root.tree() {

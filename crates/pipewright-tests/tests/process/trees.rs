@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pipewright::{Command, Contain, Containment, Outcome, Scope, Signal, Stdio};
+use pipewright::{Command, Contain, Containment, ErrorKind, Outcome, Scope, Signal, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, count, pace, watchdog};
@@ -76,6 +76,35 @@ fn leftovers_of_the_command_are_killed_and_counted() {
     // It reaps its own child before it exits.
     let capture = held("nothing", ["spawn-and-reap=exit=0"]).capture().unwrap();
     assert_eq!(capture.leftovers_killed, 0);
+}
+
+#[watched_test]
+fn the_processes_of_a_tree_are_listed_until_they_have_ended() {
+    if only_a_group() {
+        return;
+    }
+    if is_forced_off("pidfd") {
+        let mut command = held("list", ["wait=600"]);
+        let child = command.spawn().unwrap();
+        assert_eq!(child.tree_processes().unwrap_err().kind(), &ErrorKind::Unsupported);
+        return child.kill().unwrap();
+    }
+    let mut command = held("list", ["daemon=600", "out=x", "wait=600"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let sorted = |mut pids: Vec<u32>| {
+        pids.sort_unstable();
+        pids
+    };
+    watchdog::until("both are listed", || {
+        let listed = sorted(child.tree_processes().unwrap());
+        let marked = sorted(alive::marked(MARK, "list"));
+        assert!(listed.contains(&child.pid()));
+        listed.len() == 2 && listed == marked
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    watchdog::until("none is left", || child.tree_processes().unwrap().is_empty());
+    drop(child.stdout.take());
 }
 
 #[watched_test]
