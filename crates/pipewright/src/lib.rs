@@ -96,6 +96,8 @@
 //! | `session` | `Session`: types at a terminal and waits for what a program shows; `CastWriter` | |
 //! | `regex` | `Pattern::regex`, and `session` | regex |
 //! | `screen` | `Pattern::screen` and `Session::screen`, and `session` | vt100 |
+//! | `serde` | `Serialize` for results and errors, with the fields and words of the tool's JSON | serde |
+//! | `os_pipe` | the pipes of the crate os_pipe as [`Stdio`] | os_pipe |
 //! | `tracing` | a span for each process; its start, stop, end and leftovers as events | tracing |
 //!
 //! # Platforms
@@ -169,6 +171,8 @@ mod reaper;
 mod run;
 mod run_all;
 mod running_output;
+#[cfg(feature = "serde")]
+mod serialized;
 #[cfg(feature = "session")]
 mod session;
 mod trace;

@@ -79,6 +79,14 @@ pub struct HeldLimits {
     pub missing: Vec<MissingLimit>,
 }
 
+impl HeldLimits {
+    /// Returns true if a limit was asked for, in force or not.
+    #[must_use]
+    pub fn is_asked_for(&self) -> bool {
+        self.mechanism.is_some() || !self.missing.is_empty()
+    }
+}
+
 /// The resources that a tree with limits used, and the limits in force.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]

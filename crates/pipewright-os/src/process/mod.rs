@@ -28,6 +28,8 @@ pub(crate) mod process_object;
 #[cfg(target_os = "linux")]
 pub(crate) mod procfs;
 pub mod pty;
+#[cfg(feature = "serde")]
+mod serialized;
 pub mod start;
 pub mod status;
 pub mod std_process;

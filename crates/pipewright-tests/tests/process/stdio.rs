@@ -32,6 +32,21 @@ fn merged_streams_keep_their_exact_order() {
 }
 
 #[watched_test]
+fn pipes_of_the_crate_os_pipe_are_stdio() {
+    let (reader, mut writer) = os_pipe::pipe().unwrap();
+    let (mut output, to) = os_pipe::pipe().unwrap();
+    let mut command = puppet(["cat"]);
+    let child = command.stdin(reader).stdout(to).spawn().unwrap();
+    drop(command);
+    writer.write_all(b"through both").unwrap();
+    drop(writer);
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "through both");
+    assert!(child.wait().unwrap().success());
+}
+
+#[watched_test]
 fn files_are_made_emptied_and_appended_to() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");

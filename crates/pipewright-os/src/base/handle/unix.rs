@@ -138,6 +138,9 @@ from_owner!(
     std::os::unix::net::UnixDatagram,
 );
 
+#[cfg(feature = "os_pipe")]
+from_owner!(os_pipe::PipeReader, os_pipe::PipeWriter);
+
 #[cfg(pipewright_std_pipes)]
 #[expect(clippy::incompatible_msrv, reason = "the build script has looked at the version")]
 mod std_pipes {

@@ -259,6 +259,9 @@ macro_rules! from_owner {
 
 from_owner!(File, std::process::ChildStdin, std::process::ChildStdout, std::process::ChildStderr,);
 
+#[cfg(feature = "os_pipe")]
+from_owner!(os_pipe::PipeReader, os_pipe::PipeWriter);
+
 #[cfg(pipewright_std_pipes)]
 #[expect(clippy::incompatible_msrv, reason = "the build script has looked at the version")]
 mod std_pipes {
