@@ -17,7 +17,7 @@ use crate::journal::rows::{AttemptRow, Counts, JobRow, RunningRow};
 use crate::journal::{JobState, LogError, system_time};
 use crate::vocabulary::{AttemptOutcome, Failure};
 use crate::watch::text::{columns, duration, line, signal_name};
-use crate::watch::{BatchFacts, PageModel, Update, named};
+use crate::watch::{BatchFacts, PageModel, named};
 
 /// The log of a batch, open for reading. A runner may write to it meanwhile.
 ///
@@ -265,18 +265,16 @@ impl LogView {
         let mut page = PageModel::new(facts);
         self.log.for_each_attempt(&AttemptFilter::default(), |attempt| {
             let end = &attempt.end;
-            let (key, now) = (end.key, end.started.checked_add(end.elapsed).unwrap_or(end.started));
-            page.update(&Update::Started { key, slot: attempt.slot.unwrap_or(0), text: "" }, now);
             let last_lines = attempt.stderr_tail.as_deref().unwrap_or_default();
             let text = &named(&attempt.job.command, attempt.job.name.as_deref());
-            page.update(&Update::Ended { end, text, last_lines }, now);
+            page.ended(end, attempt.slot.unwrap_or(0), text, last_lines);
             ControlFlow::Continue(())
         })?;
         let end = runs.iter().filter_map(|run| run.ended).fold(started, f64::max);
         self.log.for_each_job(None, |job| {
             if let Some(outcome) = job.state.outcome() {
-                let (job, reason) = (job.number, job.reason.as_deref());
-                page.update(&Update::Settled { job, outcome, reason }, system_time(end));
+                page.lasts_until(system_time(end));
+                page.settled(job.number, outcome, job.reason.as_deref());
             }
             ControlFlow::Continue(())
         })?;

@@ -48,8 +48,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::vocabulary::AttemptKey;
-use crate::vocabulary::JobOutcome;
+use crate::vocabulary::{AttemptKey, JobOutcome};
 pub use error::{LogError, LogErrorKind};
 pub(crate) use ledger::{Intent, JobState, LoggedJob, LoggedOutput, system_time};
 pub(crate) use past::{Past, PastJob};

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::queued::Pieces;
 use super::text::{cut, signal_name};
-use super::{Totals, Update};
-use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, JobOutcome};
+use super::{BatchFacts, Totals};
+use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, Event, JobOutcome};
 
 /// The name and the version of the schema.
 const SCHEMA: &str = "pipewright.batch/1";
@@ -28,7 +28,7 @@ pub(crate) struct EventWriter<W> {
 #[derive(Serialize)]
 struct Line<'a> {
     schema: &'static str,
-    event: &'static str,
+    event: &'a str,
     unix_seconds: f64,
     /// The user's name of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,17 +76,28 @@ struct Ended {
 }
 
 impl<W: Write> EventWriter<W> {
-    /// Returns a writer of events to that file.
-    pub(crate) fn new(writer: W) -> EventWriter<W> {
-        EventWriter { lines: Pieces::new(writer) }
+    /// Returns a writer of events to that file, with the first one.
+    pub(crate) fn new(writer: W, facts: &BatchFacts) -> EventWriter<W> {
+        let mut events = EventWriter { lines: Pieces::new(writer) };
+        let (command, log) = (short(&facts.command), facts.log.clone());
+        let fields = Fields::Began { command, slots: facts.slots, log };
+        events.add("began", fields, None, facts.started);
+        events
     }
 
-    /// Adds the event of an update. It is written at the next [`flush`](Self::flush), or earlier.
-    /// `name` is the user's name of its job.
-    pub(crate) fn update(&mut self, update: &Update<'_>, name: Option<&str>, now: SystemTime) {
-        let (event, fields) = describe(update);
-        let (unix_seconds, id) = (unix_seconds(now), name.map(|name| cut(name, MOST_TEXT_BYTES)));
-        let line = Line { schema: SCHEMA, event, unix_seconds, id, fields };
+    /// Adds an event. It is written at the next [`flush`](Self::flush), or earlier.
+    pub(crate) fn event(&mut self, event: &Event, now: SystemTime) {
+        let (word, fields, name) = describe(event);
+        self.add(word, fields, name.as_deref().map(short), now);
+    }
+
+    /// Adds the event of jobs that were read: `jobs` so far.
+    pub(crate) fn added(&mut self, jobs: u64, total: Option<u64>, now: SystemTime) {
+        self.add("added", Fields::Added { jobs, total }, None, now);
+    }
+
+    fn add(&mut self, event: &str, fields: Fields<'_>, id: Option<String>, now: SystemTime) {
+        let line = Line { schema: SCHEMA, event, unix_seconds: unix_seconds(now), id, fields };
         match serde_json::to_vec(&line) {
             Ok(mut bytes) => {
                 bytes.push(b'\n');
@@ -103,43 +114,43 @@ impl<W: Write> EventWriter<W> {
         }
     }
 
-    /// Writes the last events.
+    /// Writes the last event, and those before it.
     ///
     /// # Errors
     /// Events are missing: the first error of a write.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self, totals: &Totals, now: SystemTime) -> io::Result<()> {
+        self.add("finished", Fields::Finished(totals), None, now);
         self.lines.finish()
     }
 }
 
-fn describe<'a>(update: &Update<'a>) -> (&'static str, Fields<'a>) {
-    let short = |text: &str| cut(text, MOST_TEXT_BYTES);
-    match *update {
-        Update::Began(facts) => (
-            "began",
-            Fields::Began {
-                command: short(&facts.command),
-                slots: facts.slots,
-                log: facts.log.clone(),
-            },
-        ),
-        Update::Resumed { jobs } => ("resumed", Fields::Jobs { jobs }),
-        Update::Added { jobs, total } => ("added", Fields::Added { jobs, total }),
-        Update::Started { key: AttemptKey { job, attempt }, slot, text } => {
-            ("started", Fields::Started { job, attempt, slot, command: short(text) })
+fn short(text: &str) -> String {
+    cut(text, MOST_TEXT_BYTES)
+}
+
+/// Returns the word of an event, its fields, and the user's name of its job.
+fn describe(event: &Event) -> (&'static str, Fields<'_>, &Option<String>) {
+    let (word, fields) = match event {
+        Event::Started { key: AttemptKey { job, attempt }, slot, command, name } => {
+            let (job, attempt, slot, command) = (*job, *attempt, *slot, short(command));
+            return ("started", Fields::Started { job, attempt, slot, command }, name);
         }
-        Update::Ended { end, text, .. } => ("ended", Fields::Ended(Box::new(ended(end, text)))),
-        Update::Retried { job } => ("retried", Fields::Job { job }),
-        Update::Settled { job, outcome: state, reason } => {
-            ("settled", Fields::Settled { job, state, reason: reason.map(short) })
+        Event::Ended { end, command, name, .. } => {
+            return ("ended", Fields::Ended(Box::new(ended(end, command))), name);
         }
-        Update::Held { reason } => ("held", Fields::Reason { reason: reason.map(short) }),
-        Update::Halted { cause } => ("halted", Fields::Cause { cause: short(cause) }),
-        Update::Capacity { slots } => ("capacity", Fields::Capacity { slots }),
-        Update::InputEnded { total } => ("input_ended", Fields::Total { total }),
-        Update::Note(message) => ("note", Fields::Note { message }),
-        Update::Finished(totals) => ("finished", Fields::Finished(totals)),
-    }
+        Event::Settled { before: true, .. } => ("resumed", Fields::Jobs { jobs: 1 }),
+        Event::Settled { job, outcome, reason, name, .. } => {
+            let (job, state, reason) = (*job, *outcome, reason.as_deref().map(short));
+            return ("settled", Fields::Settled { job, state, reason }, name);
+        }
+        Event::Retrying { job, .. } => ("retried", Fields::Job { job: *job }),
+        Event::Held { reason } => ("held", Fields::Reason { reason: reason.as_deref().map(short) }),
+        Event::Halted(halt) => ("halted", Fields::Cause { cause: halt.to_string() }),
+        Event::Capacity { slots } => ("capacity", Fields::Capacity { slots: *slots }),
+        Event::InputEnded { jobs } => ("input_ended", Fields::Total { total: *jobs }),
+        Event::Note(message) => ("note", Fields::Note { message }),
+    };
+    (word, fields, &None)
 }
 
 fn ended(end: &AttemptEnd, text: &str) -> Ended {
@@ -149,14 +160,14 @@ fn ended(end: &AttemptEnd, text: &str) -> Ended {
         AttemptOutcome::Exited(code) => exit_code = Some(*code),
         AttemptOutcome::Signaled(number) => signal = Some(signal_name(*number)),
         AttemptOutcome::NotStarted(text) | AttemptOutcome::Lost(text) => {
-            reason = Some(cut(text, MOST_TEXT_BYTES));
+            reason = Some(short(text));
         }
         _ => {}
     }
     Ended {
         job: end.key.job,
         attempt: end.key.attempt,
-        command: cut(text, MOST_TEXT_BYTES),
+        command: short(text),
         outcome: end.outcome.name(),
         exit_code,
         signal,
@@ -180,14 +191,17 @@ pub(super) fn unix_seconds(time: SystemTime) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::watch::tests::{at, every_update};
+    use std::time::Duration;
 
-    fn lines(updates: &[Update<'_>]) -> Vec<serde_json::Value> {
+    use super::*;
+    use crate::watch::tests::{at, every_event, facts, settled, started, totals};
+
+    fn lines(all: &[Event]) -> Vec<serde_json::Value> {
         let mut file = Vec::new();
-        let mut events = EventWriter::new(&mut file);
-        updates.iter().for_each(|update| events.update(update, None, at(1.5)));
-        events.finish().unwrap();
+        let mut events = EventWriter::new(&mut file, &facts());
+        events.added(10, Some(10), at(1.5));
+        all.iter().for_each(|event| events.event(event, at(1.5)));
+        events.finish(&totals(), at(1.5)).unwrap();
         let text = String::from_utf8(file).unwrap();
         assert!(text.ends_with('\n'));
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -195,47 +209,48 @@ mod tests {
 
     #[test]
     fn an_event_of_a_job_with_a_name_has_it_as_id() {
-        let mut events = EventWriter::new(Vec::new());
-        for name in [None, Some("build")] {
-            let settled = Update::Settled { job: 1, outcome: JobOutcome::Succeeded, reason: None };
-            events.update(&settled, name, UNIX_EPOCH);
+        let mut events = EventWriter::new(Vec::new(), &facts());
+        for named in [None, Some("build")] {
+            let mut settled = settled(1, JobOutcome::Succeeded, None);
+            if let Event::Settled { name, .. } = &mut settled {
+                *name = named.map(str::to_owned);
+            }
+            events.event(&settled, UNIX_EPOCH);
         }
         events.flush();
         let text = String::from_utf8(events.lines.writer().clone()).unwrap();
         let ids: Vec<_> = text
             .lines()
+            .skip(1)
             .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].clone())
             .collect();
         assert_eq!(ids, [serde_json::Value::Null, "build".into()]);
     }
 
     #[test]
-    fn each_update_is_one_object_on_one_line() {
-        every_update(|updates| {
-            let lines = lines(updates);
-            assert_eq!(lines.len(), updates.len());
-            for line in &lines {
-                assert_eq!(line["schema"], SCHEMA);
-                assert_eq!(line["unix_seconds"], 1_800_000_001.5);
-            }
-            let ended = lines.iter().find(|line| line["event"] == "ended").unwrap();
-            assert_eq!(ended["job"], 2);
-            assert_eq!(ended["outcome"], "exited");
-            assert_eq!(ended["exit_code"], 7);
-            assert!(ended["signal"].is_null());
-            let settled = lines.iter().find(|line| line["event"] == "settled").unwrap();
-            assert_eq!(settled["state"], "failed");
-        });
+    fn each_event_is_one_object_on_one_line() {
+        let events = every_event();
+        let lines = lines(&events);
+        assert_eq!(lines.len(), 3 + events.len());
+        assert!(lines.iter().all(|line| line["schema"] == SCHEMA));
+        assert!(lines.iter().skip(1).all(|line| line["unix_seconds"] == 1_800_000_001.5));
+        let ended = lines.iter().find(|line| line["event"] == "ended").unwrap();
+        assert_eq!(ended["job"], 2);
+        assert_eq!(ended["outcome"], "exited");
+        assert_eq!(ended["exit_code"], 7);
+        assert!(ended["signal"].is_null());
+        let settled = lines.iter().find(|line| line["event"] == "settled").unwrap();
+        assert_eq!(settled["state"], "failed");
     }
 
     #[test]
     fn a_reader_sees_whole_events_after_a_flush() {
-        let mut events = EventWriter::new(Vec::new());
+        let mut events = EventWriter::new(Vec::new(), &facts());
         for job in 1..=3 {
-            events.update(&Update::Retried { job }, None, at(0.0));
+            events.event(&Event::Retrying { job, delay: Duration::ZERO }, at(0.0));
             events.flush();
             let text = events.lines.writer();
-            assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), job as usize);
+            assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1 + job as usize);
             assert!(text.ends_with(b"}\n"));
         }
     }
@@ -245,22 +260,19 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
         let docs = std::fs::read_to_string(path).unwrap();
         let section = docs.split("## ").find(|it| it.contains("pipewright.batch/1`\n")).unwrap();
-        every_update(|updates| {
-            for line in lines(updates) {
-                let fields = line.as_object().unwrap().keys().cloned();
-                for word in fields.chain([line["event"].as_str().unwrap().to_owned()]) {
-                    assert!(section.contains(&format!("`{word}`")), "{word} is not documented");
-                }
+        for line in lines(&every_event()) {
+            let fields = line.as_object().unwrap().keys().cloned();
+            for word in fields.chain([line["event"].as_str().unwrap().to_owned()]) {
+                assert!(section.contains(&format!("`{word}`")), "{word} is not documented");
             }
-        });
+        }
     }
 
     #[test]
     fn a_hostile_command_stays_on_its_line_and_is_cut() {
         let text = format!("a\n\u{1}\"\\</script>{}", "x".repeat(1 << 20));
-        let key = AttemptKey { job: 1, attempt: 1 };
-        let lines = lines(&[Update::Started { key, slot: 1, text: &text }]);
-        let command = lines[0]["command"].as_str().unwrap();
+        let lines = lines(&[started(1, 1, &text)]);
+        let command = lines[2]["command"].as_str().unwrap();
         assert!(command.len() <= MOST_TEXT_BYTES + '…'.len_utf8());
         assert!(command.starts_with("a\n\u{1}\"\\</script>xx") && command.ends_with("x…"));
     }

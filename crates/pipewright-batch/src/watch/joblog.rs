@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::Update;
 use super::events::unix_seconds;
+use super::named;
 use super::queued::Pieces;
-use crate::vocabulary::{AttemptEnd, AttemptOutcome, JobOutcome};
+use crate::vocabulary::{AttemptEnd, AttemptOutcome, Event, JobOutcome};
 
 /// The first line, with the names of the columns.
 const HEADER: &str = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
@@ -33,11 +33,13 @@ impl<W: Write> JoblogWriter<W> {
         JoblogWriter { lines, last: HashMap::new() }
     }
 
-    pub(crate) fn update(&mut self, update: &Update<'_>) {
-        match *update {
-            Update::Ended { end, text, .. } => _ = self.last.insert(end.key.job, line(end, text)),
-            Update::Settled { job, outcome, .. } => {
-                let line = self.last.remove(&job).filter(|_| outcome != JobOutcome::NotRun);
+    pub(crate) fn event(&mut self, event: &Event) {
+        match event {
+            Event::Ended { end, command, name, .. } => {
+                self.last.insert(end.key.job, line(end, &named(command, name.as_deref())));
+            }
+            Event::Settled { job, outcome, .. } => {
+                let line = self.last.remove(job).filter(|_| *outcome != JobOutcome::NotRun);
                 line.iter().for_each(|line| self.lines.add(line.as_bytes()));
             }
             _ => {}
@@ -86,19 +88,17 @@ fn line(end: &AttemptEnd, command: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{end, key};
+    use super::super::tests::{end, ended, settled};
     use super::*;
 
     #[test]
     fn lines_are_those_of_gnu_parallel() {
         let mut file = Vec::new();
         let mut log = JoblogWriter::new(&mut file, false);
-        let mut run = |job, outcome: AttemptOutcome, text: &str, settled| {
-            let end = end(job, outcome, 0.25, 0.0061);
-            log.update(&Update::Started { key: key(job), slot: 1, text });
-            log.update(&Update::Ended { end: &end, text, last_lines: "" });
-            if let Some(outcome) = settled {
-                log.update(&Update::Settled { job, outcome, reason: None });
+        let mut run = |job, outcome: AttemptOutcome, text: &str, state| {
+            log.event(&ended(end(job, outcome, 0.25, 0.0061), text, ""));
+            if let Some(outcome) = state {
+                log.event(&settled(job, outcome, None));
             }
         };
         run(2, AttemptOutcome::Exited(3), "sh -c 'a\nb'", Some(JobOutcome::Failed));
@@ -107,7 +107,7 @@ mod tests {
         run(1, AttemptOutcome::Exited(0), "x", Some(JobOutcome::Succeeded));
         run(3, AttemptOutcome::Signaled(9), "x", Some(JobOutcome::Failed));
         run(4, AttemptOutcome::TimedOut, "x", Some(JobOutcome::Failed));
-        log.update(&Update::Settled { job: 5, outcome: JobOutcome::Skipped, reason: None });
+        log.event(&settled(5, JobOutcome::Skipped, None));
         log.finish().unwrap();
         // `parallel --joblog`, with other commands and times.
         let start = "1800000000.250\t     0.006\t0\t0";

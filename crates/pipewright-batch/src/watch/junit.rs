@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::time::Duration;
 
-use super::Update;
 use super::queued::Pieces;
 use super::text::{cut, outcome as words};
-use crate::vocabulary::JobOutcome;
+use super::{BatchFacts, named};
+use crate::vocabulary::{Event, JobOutcome};
 
 /// Bytes of a command that a test case has.
 const MOST_TEXT_BYTES: usize = 1024;
@@ -72,42 +72,38 @@ impl Counts {
 
 impl<W: Write + Seek> JunitWriter<W> {
     /// Returns a writer of a report to that file, which is empty.
-    pub(crate) fn new(writer: W) -> JunitWriter<W> {
-        JunitWriter {
-            pieces: Pieces::new(writer),
-            last: HashMap::new(),
-            counts: Counts::default(),
-            counts_at: None,
-            closed_at: None,
+    pub(crate) fn new(writer: W, facts: &BatchFacts) -> JunitWriter<W> {
+        let (mut pieces, counts) = (Pieces::new(writer), Counts::default());
+        let name = escaped(&cut(&facts.command, MOST_TEXT_BYTES));
+        let mut head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
+        head.push_str("<testsuites name=\"pipewright batch\">\n<testsuite name=\"");
+        head.extend([&name, "\" "]);
+        let mut counts_at = None;
+        if pieces.writer().stream_position().is_ok() {
+            counts_at = Some(head.len() as u64);
+            head.push_str(&counts.text());
         }
+        pieces.add(format!("{head}>\n").as_bytes());
+        JunitWriter { pieces, last: HashMap::new(), counts, counts_at, closed_at: None }
     }
 
-    /// Adds the test case of an update, if it has one.
-    pub(crate) fn update(&mut self, update: &Update<'_>) {
-        match *update {
-            Update::Began(facts) => {
-                let name = escaped(&cut(&facts.command, MOST_TEXT_BYTES));
-                let mut head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
-                head.push_str("<testsuites name=\"pipewright batch\">\n<testsuite name=\"");
-                head.extend([&name, "\" "]);
-                if self.pieces.writer().stream_position().is_ok() {
-                    self.counts_at = Some(head.len() as u64);
-                    head.push_str(&self.counts.text());
-                }
-                self.pieces.add(format!("{head}>\n").as_bytes());
-            }
-            Update::Ended { end, text, last_lines } => {
+    /// Adds the test case of an event, if it has one.
+    pub(crate) fn event(&mut self, event: &Event) {
+        match event {
+            Event::Ended { end, command, last_lines, name } => {
                 let attempt = Attempt {
-                    command: cut(text, MOST_TEXT_BYTES),
+                    command: cut(&named(command, name.as_deref()), MOST_TEXT_BYTES),
                     elapsed: end.elapsed,
                     words: words(&end.outcome),
                     is_error: end.outcome.reason().is_some(),
                     kind: end.outcome.name(),
-                    last_lines: last_lines.to_owned(),
+                    last_lines: last_lines.clone(),
                 };
                 self.last.insert(end.key.job, attempt);
             }
-            Update::Settled { job, outcome, reason } => self.settled(job, outcome, reason),
+            Event::Settled { job, outcome, reason, before: false, .. } => {
+                self.settled(*job, *outcome, reason.as_deref());
+            }
             _ => {}
         }
     }
@@ -212,7 +208,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use std::io::Cursor;
 
-    use super::super::tests::{end, facts};
+    use super::super::tests::{end, ended, facts, settled};
     use super::*;
     use crate::vocabulary::AttemptOutcome;
 
@@ -226,16 +222,15 @@ mod tests {
         outcome: AttemptOutcome,
         name: &str,
     ) {
-        let settled = if outcome.is_success() { JobOutcome::Succeeded } else { JobOutcome::Failed };
+        let state = if outcome.is_success() { JobOutcome::Succeeded } else { JobOutcome::Failed };
         let end = end(job, outcome, 0.0, 1.5);
-        report.update(&Update::Ended { end: &end, text: name, last_lines: "a & b\n]]>\u{1b}[31m" });
-        report.update(&Update::Settled { job, outcome: settled, reason: None });
+        report.event(&ended(end, name, "a & b\n]]>\u{1b}[31m"));
+        report.event(&settled(job, state, None));
     }
 
     #[test]
     fn the_file_is_whole_after_each_flush_and_counts_its_cases() {
-        let mut report = JunitWriter::new(Cursor::default());
-        report.update(&Update::Began(&facts()));
+        let mut report = JunitWriter::new(Cursor::default(), &facts());
         report.flush();
         assert!(
             text(&mut report).contains("tests=\"0\" ")
@@ -245,11 +240,7 @@ mod tests {
         report.flush();
         ran(&mut report, 2, AttemptOutcome::Exited(3), "sh -c '<\"&\u{1}>\n'");
         ran(&mut report, 3, AttemptOutcome::NotStarted("no such file".into()), "x");
-        report.update(&Update::Settled {
-            job: 4,
-            outcome: JobOutcome::Skipped,
-            reason: Some("job 2 did not succeed"),
-        });
+        report.event(&settled(4, JobOutcome::Skipped, Some("job 2 did not succeed")));
         report.flush();
         let found = text(&mut report);
         let lines: Vec<&str> = found.lines().collect();

@@ -1,7 +1,6 @@
 //! Reports of a running batch: progress on a terminal, events, a trace and a page.
 //!
-//! The driver describes everything that happens by an [`Update`], and passes it to each report that the user wants.
-//! Reports have no clock: the driver passes the time too. The driver never waits for their readers: a thread writes to
+//! Each report that the user wants is told every [`Event`] of the batch. Reports have no clock: the driver passes the time too. The driver never waits for their readers: a thread writes to
 //! terminals and pipes. Their memory is bounded by the running jobs, except where a bound is named. They never fail the
 //! batch: a report that cannot be written keeps its error until the end.
 //!
@@ -34,7 +33,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use pipewright_os::base::{late_open, private_file, stdio};
 
-use crate::vocabulary::{AttemptEnd, AttemptKey};
 use crate::vocabulary::{Event, JobOutcome};
 
 pub(crate) use events::EventWriter;
@@ -45,8 +43,6 @@ pub use progress::ProgressKind;
 pub(crate) use progress::{Progress, Screen};
 pub(crate) use queued::QueuedFile;
 pub(crate) use trace::TraceWriter;
-
-// Updates: everything that a report of a running batch can show.
 
 /// The facts about a batch that are known when it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,38 +55,6 @@ pub(crate) struct BatchFacts {
     pub(crate) started: SystemTime,
     /// The path of the log.
     pub(crate) log: Option<String>,
-}
-
-/// Something that happened in a batch. Bytes of a text that are not Unicode were replaced; otherwise it is as the job
-/// has it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Update<'a> {
-    /// The batch begins. The first update.
-    Began(&'a BatchFacts),
-    /// Jobs of this input ended in an earlier run. They count as done.
-    Resumed { jobs: u64 },
-    /// Jobs were read: `jobs` so far. `total`: the number of all jobs, if it is known before the end of the input.
-    Added { jobs: u64, total: Option<u64> },
-    /// An attempt started in that slot. `text` is its command.
-    Started { key: AttemptKey, slot: u32, text: &'a str },
-    /// An attempt ended. `last_lines` is the end of its output, if that is known.
-    Ended { end: &'a AttemptEnd, text: &'a str, last_lines: &'a str },
-    /// A job has failed and will be tried again.
-    Retried { job: u64 },
-    /// A job is over. `reason` is one line, if there is more to say than the word.
-    Settled { job: u64, outcome: JobOutcome, reason: Option<&'a str> },
-    /// Jobs wait, and none starts for that reason. `None`: they start again.
-    Held { reason: Option<&'a str> },
-    /// The batch ends early, for that reason.
-    Halted { cause: &'a str },
-    /// The number of slots has changed.
-    Capacity { slots: u32 },
-    /// The input has ended, and had that many jobs.
-    InputEnded { total: u64 },
-    /// A message for people.
-    Note(&'a str),
-    /// The batch is over. The last update.
-    Finished(&'a Totals),
 }
 
 /// Returns the number of a job and its name: `job 3 [build]`.
@@ -225,20 +189,18 @@ impl Watchers {
         });
         let joblog = joblog.transpose()?;
         let junit = settings.junit.as_ref().map(create).transpose()?;
-        let mut watchers = Watchers {
+        Ok(Watchers {
             progress: settings.progress.map(new_progress),
-            events: events.map(|(file, path)| (EventWriter::new(file.clone()), file, path)),
-            trace: trace.map(|(file, path)| (TraceWriter::new(file.clone()), file, path)),
-            page: page.map(|(file, path)| (PageModel::new(facts.clone()), file, path)),
+            events: events.map(|(file, path)| (EventWriter::new(file.clone(), &facts), file, path)),
+            trace: trace.map(|(file, path)| (TraceWriter::new(file.clone(), &facts), file, path)),
             joblog: joblog
                 .map(|(file, path)| (JoblogWriter::new(file.clone(), is_continued), file, path)),
-            junit: junit.map(|(file, path)| (JunitWriter::new(file.clone()), file, path)),
+            junit: junit.map(|(file, path)| (JunitWriter::new(file.clone(), &facts), file, path)),
+            page: page.map(|(file, path)| (PageModel::new(facts), file, path)),
             stderr,
             prints_commands: settings.prints_commands,
             added: 0,
-        };
-        watchers.update(&Update::Began(&facts));
-        Ok(watchers)
+        })
     }
 
     /// Returns this process's stdout and stderr, as writers that erase the bar first. A stdout that is closed is an
@@ -267,8 +229,16 @@ impl Watchers {
     /// Draws what is due. Returns the time at which it should be called again, whatever happens.
     pub(crate) fn tick(&mut self, added: u64, total: Option<u64>) -> Option<Instant> {
         if added > self.added {
-            self.update(&Update::Added { jobs: added, total });
             self.added = added;
+            if let Some(progress) = &self.progress {
+                lock(progress).added(added, total);
+            }
+            if let Some((events, ..)) = &mut self.events {
+                events.added(added, total, SystemTime::now());
+            }
+            if let Some((page, ..)) = &mut self.page {
+                page.added(total);
+            }
         }
         let progress = self.progress.as_ref()?;
         if !self.stderr.is_idle() {
@@ -296,69 +266,27 @@ impl Watchers {
 
     /// Tells all reports of an event.
     pub(crate) fn event(&mut self, event: &Event) {
-        match event {
-            Event::Started { key, slot, command, name } => {
-                let (key, slot, name) = (*key, *slot, name.as_deref());
-                let shown = named(command, name);
-                let started = |text| Update::Started { key, slot, text };
-                self.update_of(name, &started(command), &started(&shown));
-                if self.prints_commands {
-                    self.print(|progress| progress.print_line(command));
-                }
-            }
-            Event::Ended { end, command, last_lines, name } => {
-                let shown = named(command, name.as_deref());
-                let ended = |text| Update::Ended { end, text, last_lines };
-                self.update_of(name.as_deref(), &ended(command), &ended(&shown));
-            }
-            Event::Retrying { job, .. } => self.update(&Update::Retried { job: *job }),
-            Event::Settled { before: true, .. } => self.update(&Update::Resumed { jobs: 1 }),
-            Event::Settled { job, name, outcome, reason, .. } => {
-                self.settled(*job, name.as_deref(), *outcome, reason.as_deref());
-            }
-            Event::InputEnded { jobs } => self.update(&Update::InputEnded { total: *jobs }),
-            Event::Capacity { slots } => self.update(&Update::Capacity { slots: *slots }),
-            Event::Held { reason } => self.update(&Update::Held { reason: reason.as_deref() }),
-            Event::Halted(halt) => self.update(&Update::Halted { cause: &halt.to_string() }),
-            Event::Note(note) => self.update(&Update::Note(note)),
-        }
-    }
-
-    fn settled(&mut self, job: u64, name: Option<&str>, outcome: JobOutcome, reason: Option<&str>) {
-        let settled = Update::Settled { job, outcome, reason };
-        self.update_of(name, &settled, &settled);
-        let needs_attention =
-            matches!(outcome, JobOutcome::Failed | JobOutcome::Refused | JobOutcome::Unknown);
-        if let (Some(progress), true) = (&self.progress, needs_attention) {
-            let what = reason.unwrap_or("may have run, and is not run again");
-            lock(progress).message(&format!("{} {}: {what}", numbered(job, name), outcome.word()));
-        }
-    }
-
-    fn update(&mut self, update: &Update<'_>) {
-        self.update_of(None, update, update);
-    }
-
-    /// Tells all reports. Events have the user's name of the job beside what happened, the others in the text.
-    fn update_of(&mut self, name: Option<&str>, fact: &Update<'_>, update: &Update<'_>) {
         let now = SystemTime::now();
         if let Some(progress) = &self.progress {
-            lock(progress).update(update, Instant::now());
+            lock(progress).event(event, Instant::now());
         }
         if let Some((events, ..)) = &mut self.events {
-            events.update(fact, name, now);
+            events.event(event, now);
         }
         if let Some((trace, ..)) = &mut self.trace {
-            trace.update(update);
+            trace.event(event);
         }
         if let Some((page, ..)) = &mut self.page {
-            page.update(update, now);
+            page.event(event, now);
         }
         if let Some((joblog, ..)) = &mut self.joblog {
-            joblog.update(update);
+            joblog.event(event);
         }
         if let Some((junit, ..)) = &mut self.junit {
-            junit.update(update);
+            junit.event(event);
+        }
+        if let (Event::Started { command, .. }, true) = (event, self.prints_commands) {
+            self.print(|progress| progress.print_line(command));
         }
     }
 
@@ -382,15 +310,16 @@ impl Watchers {
     /// Erases the bar, and writes the ends of all reports. Waits for the readers, but no longer than until that time.
     /// Returns the first report that could not be written.
     pub(crate) fn finish(
-        mut self,
+        self,
         totals: &Totals,
         until: Option<Instant>,
     ) -> Result<(), ReportFailed> {
-        self.update(&Update::Finished(totals));
         if let Some(progress) = &self.progress {
             lock(progress).finish();
         }
-        let events = self.events.map(|(events, file, path)| (events.finish(), file, path));
+        let events = self
+            .events
+            .map(|(events, file, path)| (events.finish(totals, SystemTime::now()), file, path));
         let trace = self.trace.map(|(trace, file, path)| (trace.finish(), file, path));
         let joblog = self.joblog.map(|(joblog, file, path)| (joblog.finish(), file, path));
         let junit = self.junit.map(|(junit, file, path)| (junit.finish(), file, path));

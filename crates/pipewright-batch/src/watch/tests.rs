@@ -1,37 +1,37 @@
-//! Tests of all reports, fed by one driver, and updates for the tests of each.
+//! Tests of all reports, fed by one driver, and events for the tests of each.
 
 use std::io::Cursor;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::*;
-use crate::vocabulary::JobOutcome;
-use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome};
+use crate::job::{Job, JobId};
+use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, Halt, JobOutcome};
 
 #[test]
-fn every_report_takes_every_update() {
-    every_update(|updates| {
-        let start = Instant::now();
-        let mut shown = Vec::new();
-        let screen = Screen { columns: || 80, is_ansi: true, colors: true };
-        let mut progress = Progress::new(&mut shown, ProgressKind::Bar, screen, start);
-        let (mut events, mut trace) =
-            (EventWriter::new(Vec::new()), TraceWriter::new(Cursor::new(Vec::new())));
-        let mut page = PageModel::new(facts());
-        let mut now = start;
-        for update in updates {
-            now += Duration::from_secs(1);
-            progress.update(update, now);
-            events.update(update, None, at(1.0));
-            trace.update(update);
-            page.update(update, at(1.0));
-            progress.tick(now);
-        }
-        progress.finish();
-        events.finish().unwrap();
-        trace.finish().unwrap();
-        assert!(String::from_utf8(shown).unwrap().ends_with("\x1b[J"), "the bar is erased");
-        assert!(page.html().ends_with("</html>\n"));
-    });
+fn every_report_takes_every_event() {
+    let start = Instant::now();
+    let mut shown = Vec::new();
+    let screen = Screen { columns: || 80, is_ansi: true, colors: true };
+    let mut progress = Progress::new(&mut shown, ProgressKind::Bar, screen, start);
+    let (mut events, mut trace) = (
+        EventWriter::new(Vec::new(), &facts()),
+        TraceWriter::new(Cursor::new(Vec::new()), &facts()),
+    );
+    let mut page = PageModel::new(facts());
+    let mut now = start;
+    for event in every_event() {
+        now += Duration::from_secs(1);
+        progress.event(&event, now);
+        events.event(&event, at(1.0));
+        trace.event(&event);
+        page.event(&event, at(1.0));
+        progress.tick(now);
+    }
+    progress.finish();
+    events.finish(&totals(), at(1.0)).unwrap();
+    trace.finish().unwrap();
+    assert!(String::from_utf8(shown).unwrap().ends_with("\x1b[J"), "the bar is erased");
+    assert!(page.html().ends_with("</html>\n"));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn stderr_has_a_width_and_a_kind_of_progress() {
     assert_eq!(is_bar, std::io::stderr().is_terminal());
 }
 
-// Updates for the tests of all reports.
+// Events for the tests of all reports.
 
 /// Returns the time that many seconds after the start of the batch.
 pub(super) fn at(seconds: f64) -> SystemTime {
@@ -76,7 +76,7 @@ pub(super) fn facts() -> BatchFacts {
     }
 }
 
-fn totals() -> Totals {
+pub(super) fn totals() -> Totals {
     Totals {
         exit_code: Some(123),
         how: "finished",
@@ -97,24 +97,38 @@ pub(super) fn end(job: u64, outcome: AttemptOutcome, start: f64, seconds: f64) -
     AttemptEnd::new(key(job), outcome, at(start), Duration::from_secs_f64(seconds))
 }
 
-/// Calls `work` with one update of each kind.
-pub(super) fn every_update(work: impl FnOnce(&[Update<'_>])) {
-    let facts = facts();
-    let totals = totals();
+pub(super) fn started(job: u64, slot: u32, command: &str) -> Event {
+    Event::Started { key: key(job), slot, command: command.to_owned(), name: None }
+}
+
+pub(super) fn ended(end: AttemptEnd, command: &str, last_lines: &str) -> Event {
+    let (command, last_lines) = (command.to_owned(), last_lines.to_owned());
+    Event::Ended { end: Box::new(end), command, last_lines, name: None }
+}
+
+pub(super) fn settled(job: u64, outcome: JobOutcome, reason: Option<&str>) -> Event {
+    let id = JobId::new(&Job::new("true"), 0);
+    let reason = reason.map(str::to_owned);
+    Event::Settled { job, id, name: None, outcome, reason, before: false }
+}
+
+/// Returns one event of each kind.
+pub(super) fn every_event() -> Vec<Event> {
     let end = end(2, AttemptOutcome::Exited(7), 0.5, 2.0);
-    work(&[
-        Update::Began(&facts),
-        Update::Resumed { jobs: 3 },
-        Update::Added { jobs: 10, total: Some(10) },
-        Update::Started { key: key(2), slot: 1, text: "./convert b" },
-        Update::Ended { end: &end, text: "./convert b", last_lines: "no such file" },
-        Update::Retried { job: 2 },
-        Update::Settled { job: 2, outcome: JobOutcome::Failed, reason: Some("exit 7") },
-        Update::Held { reason: Some("the load is 9, and has to be below 4") },
-        Update::Halted { cause: "drain" },
-        Update::Capacity { slots: 8 },
-        Update::InputEnded { total: 10 },
-        Update::Note("the log is on a network filesystem"),
-        Update::Finished(&totals),
-    ]);
+    let mut before = settled(1, JobOutcome::Succeeded, None);
+    if let Event::Settled { before, .. } = &mut before {
+        *before = true;
+    }
+    vec![
+        before,
+        started(2, 1, "./convert b"),
+        ended(end, "./convert b", "no such file"),
+        Event::Retrying { job: 2, delay: Duration::from_secs(1) },
+        settled(2, JobOutcome::Failed, Some("exit 7")),
+        Event::Held { reason: Some("the load is 9, and has to be below 4".to_owned()) },
+        Event::Halted(Halt::Drain),
+        Event::Capacity { slots: 8 },
+        Event::InputEnded { jobs: 10 },
+        Event::Note("the log is on a network filesystem".to_owned()),
+    ]
 }

@@ -7,10 +7,10 @@ use std::time::SystemTime;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Update;
 use super::queued::Pieces;
 use super::text::{cut, outcome};
-use crate::vocabulary::{AttemptEnd, AttemptKey};
+use super::{BatchFacts, named};
+use crate::vocabulary::{AttemptEnd, AttemptKey, Event};
 
 /// Bytes of a command that an event has.
 const MOST_TEXT_BYTES: usize = 1024;
@@ -25,16 +25,15 @@ const CLOSING: &[u8] = b"\n]\n";
 #[derive(Debug)]
 pub(crate) struct TraceWriter<W> {
     pieces: Pieces<W>,
-    started: Option<SystemTime>,
+    started: SystemTime,
     running: BTreeMap<AttemptKey, u32>,
     named: BTreeSet<u32>,
-    is_begun: bool,
     /// The place of the closing bracket, if the file has one.
     closed_at: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct Event<'a> {
+struct Complete<'a> {
     name: &'a str,
     cat: &'static str,
     ph: &'static str,
@@ -50,33 +49,33 @@ struct Event<'a> {
 
 impl<W: Write + Seek> TraceWriter<W> {
     /// Returns a writer of a trace to that file, which is empty.
-    pub(crate) fn new(writer: W) -> TraceWriter<W> {
+    pub(crate) fn new(writer: W, facts: &BatchFacts) -> TraceWriter<W> {
+        let mut pieces = Pieces::new(writer);
+        let args = json!({ "name": cut(&facts.command, MOST_TEXT_BYTES) });
+        let first = json!({ "name": "process_name", "ph": "M", "pid": 1, "args": args });
+        pieces.add(format!("[\n{first}").as_bytes());
         TraceWriter {
-            pieces: Pieces::new(writer),
-            started: None,
+            pieces,
+            started: facts.started,
             running: BTreeMap::new(),
             named: BTreeSet::new(),
-            is_begun: false,
             closed_at: None,
         }
     }
 
-    /// Adds the event of an update, if it has one.
-    pub(crate) fn update(&mut self, update: &Update<'_>) {
-        match *update {
-            Update::Began(facts) => {
-                self.started = Some(facts.started);
-                let args = json!({ "name": cut(&facts.command, MOST_TEXT_BYTES) });
-                self.add(&json!({ "name": "process_name", "ph": "M", "pid": 1, "args": args }));
-            }
-            Update::Started { key, slot, .. } => {
-                self.running.insert(key, slot);
-                if self.named.insert(slot) {
+    /// Adds what the trace shows of an event.
+    pub(crate) fn event(&mut self, event: &Event) {
+        match event {
+            Event::Started { key, slot, .. } => {
+                self.running.insert(*key, *slot);
+                if self.named.insert(*slot) {
                     let args = json!({ "name": format!("slot {slot}") });
                     self.add(&json!({ "name": "thread_name", "ph": "M", "pid": 1, "tid": slot, "args": args }));
                 }
             }
-            Update::Ended { end, text, .. } => self.ended(end, text),
+            Event::Ended { end, command, name, .. } => {
+                self.ended(end, &named(command, name.as_deref()));
+            }
             _ => {}
         }
     }
@@ -84,7 +83,7 @@ impl<W: Write + Seek> TraceWriter<W> {
     fn ended(&mut self, end: &AttemptEnd, text: &str) {
         let slot = self.running.remove(&end.key).unwrap_or(0);
         // A clock that was set back gives no negative time.
-        let since = self.started.and_then(|started| end.started.duration_since(started).ok());
+        let since = end.started.duration_since(self.started);
         let seconds = |time: Option<std::time::Duration>| time.map(|time| time.as_secs_f64());
         let args = json!({
             "job": end.key.job,
@@ -96,7 +95,7 @@ impl<W: Write + Seek> TraceWriter<W> {
             "stdout_bytes": end.stdout_bytes,
             "stderr_bytes": end.stderr_bytes,
         });
-        let event = Event {
+        let event = Complete {
             name: &cut(text, MOST_TEXT_BYTES),
             cat: end.outcome.name(),
             ph: "X",
@@ -111,12 +110,11 @@ impl<W: Write + Seek> TraceWriter<W> {
     }
 
     fn add(&mut self, event: &impl Serialize) {
-        let mut piece = if self.is_begun { b",\n".to_vec() } else { b"[\n".to_vec() };
+        let mut piece = b",\n".to_vec();
         if let Err(error) = serde_json::to_writer(&mut piece, event) {
             self.pieces.keep(error.into());
             return;
         }
-        self.is_begun = true;
         self.reopen();
         self.pieces.add(&piece);
     }
@@ -146,9 +144,7 @@ impl<W: Write + Seek> TraceWriter<W> {
     }
 
     fn close(&mut self) -> io::Result<()> {
-        let start: &[u8] = if self.is_begun { b"" } else { b"[" };
         let writer = self.pieces.writer();
-        writer.write_all(start)?;
         writer.write_all(CLOSING)?;
         writer.flush()
     }
@@ -173,7 +169,7 @@ mod tests {
 
     use super::*;
     use crate::vocabulary::AttemptOutcome;
-    use crate::watch::tests::{at, end, every_update, facts, key};
+    use crate::watch::tests::{at, end, ended, every_event, facts, started};
 
     fn parsed(trace: &mut TraceWriter<Cursor<Vec<u8>>>) -> Vec<Value> {
         serde_json::from_slice(trace.pieces.writer().get_ref()).unwrap()
@@ -181,51 +177,41 @@ mod tests {
 
     #[test]
     fn an_attempt_is_a_complete_event_on_the_track_of_its_slot() {
-        every_update(|updates| {
-            let mut trace = TraceWriter::new(Cursor::default());
-            updates.iter().for_each(|update| trace.update(update));
-            trace.flush();
-            let events = parsed(&mut trace);
-            let event = events.last().unwrap();
-            assert_eq!((&event["ph"], &event["tid"]), (&json!("X"), &json!(1)));
-            assert_eq!((&event["ts"], &event["dur"]), (&json!(500_000.0), &json!(2_000_000.0)));
-            assert_eq!(
-                (&event["args"]["end"], &event["cname"]),
-                (&json!("exit 7"), &json!("terrible"))
-            );
-            assert_eq!(events[1]["args"]["name"], "slot 1");
-        });
+        let mut trace = TraceWriter::new(Cursor::default(), &facts());
+        every_event().iter().for_each(|event| trace.event(event));
+        trace.flush();
+        let events = parsed(&mut trace);
+        let event = events.last().unwrap();
+        assert_eq!((&event["ph"], &event["tid"]), (&json!("X"), &json!(1)));
+        assert_eq!((&event["ts"], &event["dur"]), (&json!(500_000.0), &json!(2_000_000.0)));
+        assert_eq!(
+            (&event["args"]["end"], &event["cname"]),
+            (&json!("exit 7"), &json!("terrible"))
+        );
+        assert_eq!(events[1]["args"]["name"], "slot 1");
     }
 
     #[test]
     fn the_file_is_valid_json_after_every_flush_and_at_the_end() {
-        let facts = facts();
-        let mut trace = TraceWriter::new(Cursor::default());
-        trace.update(&Update::Began(&facts));
+        let mut trace = TraceWriter::new(Cursor::default(), &facts());
         for job in 1..=5_u64 {
             let text = format!("job {job} </script>\n\"{}", "x".repeat(5_000));
-            trace.update(&Update::Started { key: key(job), slot: 1, text: &text });
-            let end = end(job, AttemptOutcome::Exited(0), 1.0, 0.5);
-            trace.update(&Update::Ended { end: &end, text: &text, last_lines: "" });
+            trace.event(&started(job, 1, &text));
+            trace.event(&ended(end(job, AttemptOutcome::Exited(0), 1.0, 0.5), &text, ""));
             trace.flush();
             trace.flush();
             assert_eq!(parsed(&mut trace).len() as u64, 2 + job);
         }
         let mut file = Cursor::new(Vec::new());
-        TraceWriter::new(&mut file).finish().unwrap();
-        assert_eq!(
-            serde_json::from_slice::<Vec<Value>>(file.get_ref()).unwrap(),
-            Vec::<Value>::new()
-        );
+        TraceWriter::new(&mut file, &facts()).finish().unwrap();
+        assert_eq!(serde_json::from_slice::<Vec<Value>>(file.get_ref()).unwrap().len(), 1);
     }
 
     #[test]
     fn a_clock_that_was_set_back_gives_no_negative_time() {
         let facts = crate::watch::BatchFacts { started: at(100.0), ..facts() };
-        let mut trace = TraceWriter::new(Cursor::default());
-        trace.update(&Update::Began(&facts));
-        let end = end(1, AttemptOutcome::TimedOut, 1.0, 0.5);
-        trace.update(&Update::Ended { end: &end, text: "x", last_lines: "" });
+        let mut trace = TraceWriter::new(Cursor::default(), &facts);
+        trace.event(&ended(end(1, AttemptOutcome::TimedOut, 1.0, 0.5), "x", ""));
         trace.flush();
         assert_eq!(parsed(&mut trace)[1]["ts"], 0.0);
     }

@@ -1,6 +1,6 @@
 //! One HTML page about a whole batch, without any other file and without network.
 //!
-//! [`PageModel`] takes every update of a batch and keeps a bounded part of it: counts of everything, a histogram of all
+//! [`PageModel`] takes every event of a batch and keeps a bounded part of it: counts of everything, a histogram of all
 //! durations, the number of jobs at one time, [`MOST_ATTEMPTS`] attempts (failed ones before others, long ones before
 //! short ones) and [`MOST_FAILURES`] failed jobs with their last lines. The page says what it leaves out.
 //!
@@ -19,12 +19,10 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::OutcomeCounts;
 use super::events::unix_seconds;
 use super::text::{line, outcome};
-use super::{BatchFacts, Update};
-use crate::vocabulary::JobOutcome;
-use crate::vocabulary::{AttemptEnd, AttemptKey};
+use super::{BatchFacts, OutcomeCounts, named};
+use crate::vocabulary::{AttemptEnd, AttemptKey, Event, JobOutcome};
 
 /// Attempts that are listed and drawn one by one.
 const MOST_ATTEMPTS: usize = 2_000;
@@ -32,7 +30,7 @@ const MOST_ATTEMPTS: usize = 2_000;
 /// Failed jobs that are shown with their last lines.
 const MOST_FAILURES: usize = 200;
 
-// The model of a page: a bounded part of all updates.
+// The model of a page: a bounded part of all events.
 
 /// Columns of a command that the page has.
 const MOST_COMMAND_COLUMNS: usize = 300;
@@ -58,7 +56,7 @@ pub(crate) struct PageModel {
     histogram: Histogram,
     failures: BTreeMap<u64, Failure>,
     running: HashMap<AttemptKey, u32>,
-    /// The time of the last update, in seconds from the start.
+    /// The time of the last event, in seconds from the start.
     end_seconds: f64,
 }
 
@@ -117,36 +115,47 @@ impl PageModel {
         }
     }
 
-    /// Takes note of an update.
-    pub(crate) fn update(&mut self, update: &Update<'_>, now: SystemTime) {
-        self.end_seconds = self.end_seconds.max(self.since_start(now));
-        match *update {
-            Update::Resumed { jobs } => self.resumed += jobs,
-            Update::Added { total, .. } => self.total = total.or(self.total),
-            Update::InputEnded { total } => self.total = Some(total),
-            Update::Started { key, slot, .. } => {
-                self.running.insert(key, slot);
+    /// Takes note of the number of all jobs, if it is known.
+    pub(crate) fn added(&mut self, total: Option<u64>) {
+        self.total = total.or(self.total);
+    }
+
+    /// Takes note of an event.
+    pub(crate) fn event(&mut self, event: &Event, now: SystemTime) {
+        self.lasts_until(now);
+        match event {
+            Event::InputEnded { jobs } => self.total = Some(*jobs),
+            Event::Started { key, slot, .. } => {
+                self.running.insert(*key, *slot);
             }
-            Update::Ended { end, text, last_lines } => self.ended(end, text, last_lines),
-            Update::Settled { job, outcome, reason } => self.settled(job, outcome, reason),
-            Update::Halted { cause } => self.halted = Some(line(cause, MOST_LINE_COLUMNS)),
-            Update::Capacity { slots } => self.facts.slots = self.facts.slots.max(slots),
-            Update::Note(text) if self.notes.len() < MOST_NOTES => {
+            Event::Ended { end, command, last_lines, name } => {
+                let slot = self.running.remove(&end.key).unwrap_or(0);
+                self.ended(end, slot, &named(command, name.as_deref()), last_lines);
+            }
+            Event::Settled { before: true, .. } => self.resumed += 1,
+            Event::Settled { job, outcome, reason, .. } => {
+                self.settled(*job, *outcome, reason.as_deref());
+            }
+            Event::Halted(halt) => self.halted = Some(halt.to_string()),
+            Event::Capacity { slots } => self.facts.slots = self.facts.slots.max(*slots),
+            Event::Note(text) if self.notes.len() < MOST_NOTES => {
                 self.notes.push(line(text, MOST_LINE_COLUMNS));
             }
-            Update::Began(_)
-            | Update::Retried { .. }
-            | Update::Held { .. }
-            | Update::Note(_)
-            | Update::Finished(_) => {}
+            Event::Retrying { .. } | Event::Held { .. } | Event::Note(_) => {}
         }
+    }
+
+    /// Takes note that the batch was not over before that time.
+    pub(crate) fn lasts_until(&mut self, now: SystemTime) {
+        self.end_seconds = self.end_seconds.max(self.since_start(now));
     }
 
     fn since_start(&self, time: SystemTime) -> f64 {
         time.duration_since(self.facts.started).map_or(0.0, |since| since.as_secs_f64())
     }
 
-    fn ended(&mut self, end: &AttemptEnd, text: &str, last_lines: &str) {
+    /// Takes note of the end of an attempt. Slot 0 is unknown.
+    pub(crate) fn ended(&mut self, end: &AttemptEnd, slot: u32, text: &str, last_lines: &str) {
         let AttemptKey { job, attempt } = end.key;
         let start_seconds = self.since_start(end.started);
         let elapsed_seconds = end.elapsed.as_secs_f64();
@@ -172,7 +181,7 @@ impl PageModel {
         self.kept.add(KeptAttempt {
             job,
             attempt,
-            slot: self.running.remove(&end.key).unwrap_or(0),
+            slot,
             outcome: end.outcome.name(),
             end: words,
             is_success,
@@ -186,7 +195,8 @@ impl PageModel {
         self.failures.len() < MOST_FAILURES || self.failures.contains_key(&job)
     }
 
-    fn settled(&mut self, job: u64, outcome: JobOutcome, reason: Option<&str>) {
+    /// Takes note of the end of a job.
+    pub(crate) fn settled(&mut self, job: u64, outcome: JobOutcome, reason: Option<&str>) {
         self.counts.add(outcome);
         if matches!(outcome, JobOutcome::Succeeded | JobOutcome::Skipped | JobOutcome::NotRun) {
             // It has failed before, and was tried again.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::vocabulary::AttemptOutcome;
-use crate::watch::tests::{at, end, every_update, facts, key};
+use crate::watch::tests::{at, end, ended, every_event, facts, settled, started};
 
 /// Runs one attempt of a job to its end.
 fn run(
@@ -15,11 +15,10 @@ fn run(
     let (start, seconds) = times;
     let word = if outcome.is_success() { JobOutcome::Succeeded } else { JobOutcome::Failed };
     let slot = u32::try_from(job % u64::from(facts().slots)).unwrap() + 1;
-    model.update(&Update::Started { key: key(job), slot, text: texts.0 }, at(start));
-    let end = end(job, outcome, start, seconds);
+    model.event(&started(job, slot, texts.0), at(start));
     let done = at(start + seconds);
-    model.update(&Update::Ended { end: &end, text: texts.0, last_lines: texts.1 }, done);
-    model.update(&Update::Settled { job, outcome: word, reason: None }, done);
+    model.event(&ended(end(job, outcome, start, seconds), texts.0, texts.1), done);
+    model.event(&settled(job, word, None), done);
 }
 
 fn data(page: &str) -> serde_json::Value {
@@ -51,32 +50,28 @@ fn failures_come_first_with_their_last_lines() {
 fn a_job_that_succeeds_at_last_is_no_failure() {
     let mut model = PageModel::new(facts());
     let failed = end(1, AttemptOutcome::TimedOut, 0.0, 1.0);
-    model.update(&Update::Ended { end: &failed, text: "x", last_lines: "slow" }, at(1.0));
+    model.event(&ended(failed, "x", "slow"), at(1.0));
     assert!(model.html().contains("slow"));
-    model.update(&Update::Retried { job: 1 }, at(1.0));
-    model
-        .update(&Update::Settled { job: 1, outcome: JobOutcome::Succeeded, reason: None }, at(2.0));
+    model.event(&settled(1, JobOutcome::Succeeded, None), at(2.0));
     let page = model.html();
     assert!(!page.contains("slow") && page.contains("1 ok, 0 failed"));
 }
 
 #[test]
 fn the_page_needs_no_network_and_no_other_file() {
-    every_update(|updates| {
-        let mut model = PageModel::new(facts());
-        updates.iter().for_each(|update| model.update(update, at(3.0)));
-        let page = model.html();
-        let page = page.replace("http-equiv", "");
-        for word in ["http", "//", "src=", "url(", "@import", "fetch"] {
-            assert!(!page.contains(word), "{word}");
-        }
-        let data = data(&page);
-        assert_eq!(data["states"]["failed"], 1);
-        assert_eq!(data["attempts"][0]["end"], "exit 7");
-        assert_eq!(data["notes"][0], "the log is on a network filesystem");
-        assert!(page.contains("ended early: drain"));
-        assert!(page.contains("2027-01-15 08:00 UTC"));
-    });
+    let mut model = PageModel::new(facts());
+    every_event().iter().for_each(|event| model.event(event, at(3.0)));
+    let page = model.html();
+    let page = page.replace("http-equiv", "");
+    for word in ["http", "//", "src=", "url(", "@import", "fetch"] {
+        assert!(!page.contains(word), "{word}");
+    }
+    let data = data(&page);
+    assert_eq!(data["states"]["failed"], 1);
+    assert_eq!(data["attempts"][0]["end"], "exit 7");
+    assert_eq!(data["notes"][0], "the log is on a network filesystem");
+    assert!(page.contains("ended early: interrupted"));
+    assert!(page.contains("2027-01-15 08:00 UTC"));
 }
 
 #[test]
@@ -92,10 +87,8 @@ fn hostile_texts_are_inert_and_cut() {
     let mut model = PageModel::new(facts);
     for (job, text) in (1..).zip(&hostile) {
         run(&mut model, job, AttemptOutcome::NotStarted(text.clone()), (1.0, 1.0), (text, text));
-        model.update(&Update::Note(text), at(1.0));
-        model.update(&Update::Halted { cause: text }, at(1.0));
-        let outcome = JobOutcome::Refused;
-        model.update(&Update::Settled { job: 100 + job, outcome, reason: Some(text) }, at(1.0));
+        model.event(&Event::Note(text.clone()), at(1.0));
+        model.event(&settled(100 + job, JobOutcome::Refused, Some(text)), at(1.0));
     }
     let page = model.html();
     assert!(page.len() < 100_000, "{} bytes", page.len());

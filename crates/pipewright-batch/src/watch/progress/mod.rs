@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use pipewright_os::process::terminal;
 
 use super::text::{columns, cut, line, rate, whole_duration};
-use super::{OutcomeCounts, Update};
-use crate::vocabulary::AttemptKey;
-use crate::vocabulary::JobOutcome;
+use super::{OutcomeCounts, named, numbered};
+use crate::vocabulary::{AttemptKey, Event, JobOutcome};
 
 /// The shortest time between two drawings.
 const REDRAW: Duration = Duration::from_millis(100);
@@ -113,20 +112,34 @@ impl<W: Write> Progress<W> {
         }
     }
 
-    /// Takes note of an update. Draws only messages.
-    pub(crate) fn update(&mut self, update: &Update<'_>, now: Instant) {
+    /// Takes note of the jobs that were read so far, and of the number of all, if it is known.
+    pub(crate) fn added(&mut self, jobs: u64, total: Option<u64>) {
+        (self.counts.added, self.is_changed) = (jobs, true);
+        self.counts.total = total.or(self.counts.total);
+    }
+
+    /// Takes note of an event. Draws only messages.
+    pub(crate) fn event(&mut self, event: &Event, now: Instant) {
         let was_held = self.counts.held.is_some();
-        self.counts.update(update, now);
+        self.counts.event(event, now);
         self.is_changed = true;
-        match update {
-            Update::Note(text) => self.message(text),
+        match event {
+            Event::Note(text) => self.message(text),
             // The bar shows it.
-            Update::Held { reason: Some(reason) }
-                if !was_held && self.kind != ProgressKind::Bar =>
-            {
+            Event::Held { reason: Some(reason) } if !was_held && self.kind != ProgressKind::Bar => {
                 self.message(&format!("no job starts: {reason}"));
             }
-            Update::Halted { cause } => self.message(&format!("no more jobs start: {cause}")),
+            Event::Halted(cause) => self.message(&format!("no more jobs start: {cause}")),
+            Event::Settled { job, name, outcome, reason, before: false, .. }
+                if matches!(
+                    outcome,
+                    JobOutcome::Failed | JobOutcome::Refused | JobOutcome::Unknown
+                ) =>
+            {
+                let what = reason.as_deref().unwrap_or("may have run, and is not run again");
+                let job = numbered(*job, name.as_deref());
+                self.message(&format!("{job} {}: {what}", outcome.word()));
+            }
             _ => {}
         }
     }
@@ -255,28 +268,25 @@ impl Counts {
         }
     }
 
-    fn update(&mut self, update: &Update<'_>, now: Instant) {
-        match *update {
-            Update::Resumed { jobs } => self.resumed += jobs,
-            Update::Added { jobs, total } => {
-                self.added = self.added.max(jobs);
-                self.total = total.or(self.total);
+    fn event(&mut self, event: &Event, now: Instant) {
+        match event {
+            Event::Held { reason } => {
+                self.held = reason.as_deref().map(|reason| cut(reason, MOST_TEXT_BYTES));
             }
-            Update::Held { reason } => {
-                self.held = reason.map(|reason| cut(reason, MOST_TEXT_BYTES));
+            Event::InputEnded { jobs } => self.total = Some(*jobs),
+            Event::Started { key, command, name, .. } => {
+                self.starts.insert(*key, now);
+                let shown = cut(&named(command, name.as_deref()), MOST_TEXT_BYTES);
+                self.running.insert((now, *key), shown);
             }
-            Update::InputEnded { total } => self.total = Some(total),
-            Update::Started { key, text, .. } => {
-                self.starts.insert(key, now);
-                self.running.insert((now, key), cut(text, MOST_TEXT_BYTES));
-            }
-            Update::Ended { end, .. } => {
+            Event::Ended { end, .. } => {
                 if let Some(start) = self.starts.remove(&end.key) {
                     self.running.remove(&(start, end.key));
                 }
             }
-            Update::Settled { outcome, .. } => {
-                self.outcomes.add(outcome);
+            Event::Settled { before: true, .. } => self.resumed += 1,
+            Event::Settled { outcome, .. } => {
+                self.outcomes.add(*outcome);
                 self.rate.record(now, self.outcomes.all());
             }
             _ => {}

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::*;
-use crate::vocabulary::JobOutcome;
-use crate::vocabulary::{AttemptKey, AttemptOutcome};
-use crate::watch::tests::{end, key};
+use crate::vocabulary::{AttemptOutcome, Halt};
+use crate::watch::tests::{end, ended, settled, started};
 
 const WIDE: Screen = Screen { columns: || 100, is_ansi: true, colors: false };
 
@@ -23,10 +22,10 @@ fn settle(
     now: Instant,
 ) {
     for job in jobs {
-        progress.update(&Update::Started { key: key(job), slot: 1, text: "true" }, now);
+        progress.event(&started(job, 1, "true"), now);
         let end = end(job, AttemptOutcome::Exited(0), 0.0, 0.0);
-        progress.update(&Update::Ended { end: &end, text: "true", last_lines: "" }, now);
-        progress.update(&Update::Settled { job, outcome, reason: None }, now);
+        progress.event(&ended(end, "true", ""), now);
+        progress.event(&settled(job, outcome, Some("exit 7")), now);
     }
 }
 
@@ -39,13 +38,18 @@ fn written(progress: &mut Progress<Vec<u8>>) -> String {
 fn the_bar_shows_counts_rate_time_left_and_the_longest_jobs() {
     let start = Instant::now();
     let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
-    progress.update(&Update::Added { jobs: 200, total: Some(200) }, start);
+    progress.added(200, Some(200));
     settle(&mut progress, 0..48, JobOutcome::Succeeded, start);
     settle(&mut progress, 48..50, JobOutcome::Failed, after(start, 5.0));
+    let messages = "pipewright: job 48 failed: exit 7\npipewright: job 49 failed: exit 7\n";
+    assert_eq!(written(&mut progress), messages);
     for (job, at) in [(100, 1.0), (101, 2.0), (102, 3.0), (103, 4.0)] {
         let text = format!("./convert {job}\n");
-        let key = AttemptKey { job, attempt: u32::from(job == 101) + 1 };
-        progress.update(&Update::Started { key, slot: 1, text: &text }, after(start, at));
+        let mut started = started(job, 1, &text);
+        if let Event::Started { key, .. } = &mut started {
+            key.attempt = u32::from(job == 101) + 1;
+        }
+        progress.event(&started, after(start, at));
     }
     progress.tick(after(start, 5.0));
     assert_eq!(
@@ -65,11 +69,11 @@ fn the_bar_shows_counts_rate_time_left_and_the_longest_jobs() {
 fn the_time_left_is_unknown_while_the_total_is() {
     let start = Instant::now();
     let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
-    progress.update(&Update::Added { jobs: 64, total: None }, start);
+    progress.added(64, None);
     settle(&mut progress, 0..10, JobOutcome::Succeeded, after(start, 1.0));
     progress.tick(after(start, 2.0));
     assert_eq!(written(&mut progress), "10/64+  0 running  5.0/s");
-    progress.update(&Update::InputEnded { total: 30 }, after(start, 2.0));
+    progress.event(&Event::InputEnded { jobs: 30 }, after(start, 2.0));
     progress.tick(after(start, 3.0));
     assert_eq!(
         written(&mut progress),
@@ -81,7 +85,7 @@ fn the_time_left_is_unknown_while_the_total_is() {
 fn the_time_left_follows_the_recent_rate() {
     let start = Instant::now();
     let mut progress = Progress::new(Vec::new(), ProgressKind::Plain, WIDE, start);
-    progress.update(&Update::Added { jobs: 1000, total: Some(1000) }, start);
+    progress.added(1000, Some(1000));
     // 100 in the first second, then one a second for two minutes.
     settle(&mut progress, 0..100, JobOutcome::Succeeded, after(start, 1.0));
     for second in 2..=120_u64 {
@@ -102,8 +106,8 @@ fn the_time_left_follows_the_recent_rate() {
 fn jobs_of_an_earlier_run_are_done_but_no_part_of_the_rate() {
     let start = Instant::now();
     let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
-    progress.update(&Update::Resumed { jobs: 90 }, start);
-    progress.update(&Update::Added { jobs: 100, total: Some(100) }, start);
+    progress.counts.resumed = 90;
+    progress.added(100, Some(100));
     settle(&mut progress, 90..95, JobOutcome::Succeeded, after(start, 1.0));
     progress.tick(after(start, 1.0));
     assert!(written(&mut progress).ends_with("95 %  0 running  5.0/s  1 s left"));
@@ -134,11 +138,11 @@ fn messages_are_above_the_bar_and_escaped() {
     let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, WIDE, start);
     progress.tick(start);
     written(&mut progress);
-    progress.update(&Update::Note("a\x1b[2Jb"), start);
+    progress.event(&Event::Note("a\x1b[2Jb".to_owned()), start);
     assert_eq!(written(&mut progress), "\r\x1b[Jpipewright: a\\u{1b}[2Jb\n");
     progress.tick(after(start, 0.1));
     assert_eq!(written(&mut progress), "0/0+  0 running");
-    progress.update(&Update::Halted { cause: "interrupted" }, start);
+    progress.event(&Event::Halted(Halt::Drain), start);
     assert!(written(&mut progress).contains("pipewright: no more jobs start: interrupted\n"));
 }
 
@@ -186,7 +190,7 @@ fn a_terminal_without_movements_has_one_line() {
     let start = Instant::now();
     let screen = Screen { columns: || 40, is_ansi: false, colors: false };
     let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, screen, start);
-    progress.update(&Update::Started { key: key(1), slot: 1, text: "sleep" }, start);
+    progress.event(&started(1, 1, "sleep"), start);
     progress.tick(start);
     assert_eq!(written(&mut progress), "\r0/0+  1 running");
     progress.hide();
@@ -210,7 +214,7 @@ fn a_log_has_a_line_after_five_seconds_then_at_each_tenth_and_after_thirty_secon
     let start = Instant::now();
     let lines = |jobs: u64, seconds: f64| {
         let mut progress = Progress::new(Vec::new(), ProgressKind::Plain, WIDE, start);
-        progress.update(&Update::Added { jobs, total: Some(jobs) }, start);
+        progress.added(jobs, Some(jobs));
         let mut next = progress.tick(start).unwrap();
         assert_eq!(next, after(start, 5.0));
         let mut lines = Vec::new();
@@ -241,11 +245,13 @@ fn a_log_has_a_line_after_five_seconds_then_at_each_tenth_and_after_thirty_secon
 fn no_progress_is_only_messages() {
     let start = Instant::now();
     let mut progress = Progress::new(Vec::new(), ProgressKind::None, WIDE, start);
-    settle(&mut progress, 0..10, JobOutcome::Failed, start);
+    settle(&mut progress, 0..10, JobOutcome::Succeeded, start);
     assert_eq!(progress.tick(after(start, 60.0)), None);
     assert_eq!(written(&mut progress), "");
+    settle(&mut progress, 10..11, JobOutcome::Failed, start);
     progress.message("out of disk");
-    assert_eq!(written(&mut progress), "pipewright: out of disk\n");
+    let messages = "pipewright: job 10 failed: exit 7\npipewright: out of disk\n";
+    assert_eq!(written(&mut progress), messages);
 }
 
 proptest! {
@@ -260,10 +266,10 @@ proptest! {
         let start = Instant::now();
         let mut progress = Progress::new(Vec::new(), ProgressKind::Bar, Screen { colors, ..WIDE }, start);
         let [resumed, added, total, job] = counts;
-        progress.update(&Update::Resumed { jobs: resumed }, start);
-        progress.update(&Update::Added { jobs: added, total: (total % 2 == 0).then_some(total) }, start);
+        progress.counts.resumed = resumed;
+        progress.added(added, (total % 2 == 0).then_some(total));
         settle(&mut progress, 0..job % 5, JobOutcome::Failed, start);
-        progress.update(&Update::Started { key: key(job), slot: 1, text: &text }, start);
+        progress.event(&started(job, 1, &text), start);
         let now = start + Duration::from_secs(seconds);
         for line in bar_lines(&progress.counts, now, progress.screen, width) {
             let plain = strip_colors(&line.painted);
