@@ -251,7 +251,7 @@ mod tests {
         let afters =
             jobs.iter().map(|(_, after)| after.iter().map(|name| (*name).into()).collect());
         let afters: Vec<Vec<Box<str>>> = afters.collect();
-        let needs = Needs::one_cpu();
+        let needs = Needs { cpus: NonZeroU32::MIN, memory_bytes: None, named: Vec::new() };
         let planned = (1..).zip(jobs).zip(&afters).map(|((number, (name, _)), after)| Planned {
             job: JobNumber(number),
             name: Some(*name).filter(|name| !name.is_empty()),
@@ -336,7 +336,7 @@ mod tests {
         const JOBS: usize = 100_000;
         let names: Vec<String> = (0..JOBS).map(|job| job.to_string()).collect();
         let limits = limits();
-        let needs = Needs::one_cpu();
+        let needs = Needs { cpus: NonZeroU32::MIN, memory_bytes: None, named: Vec::new() };
         for is_cycle in [false, true] {
             let mut check = Check::new(&limits);
             for (job, name) in names.iter().enumerate() {

@@ -93,9 +93,9 @@ pub(super) type ShapeId = usize;
 /// The ready jobs.
 #[derive(Debug)]
 pub(super) struct Ready {
-    shapes: Vec<Shape>,
+    pub(super) shapes: Vec<Shape>,
     /// Indexes of shapes that no job has.
-    unused: Vec<ShapeId>,
+    pub(super) unused: Vec<ShapeId>,
     by_needs: Map<Needs, ShapeId>,
     /// The first job of each queue.
     heads: BTreeSet<(JobNumber, ShapeId)>,
@@ -106,7 +106,7 @@ pub(super) struct Ready {
 
 /// Jobs with the same needs.
 #[derive(Debug)]
-struct Shape {
+pub(super) struct Shape {
     needs: Needs,
     /// Unfinished jobs with these needs, ready or not.
     jobs: usize,
@@ -176,17 +176,6 @@ impl Ready {
 
     pub(super) fn len(&self) -> usize {
         self.len
-    }
-
-    /// Returns the number of queues that were ever used at once.
-    #[cfg(test)]
-    pub(super) fn queues(&self) -> usize {
-        self.shapes.len()
-    }
-
-    #[cfg(test)]
-    pub(super) fn queues_in_use(&self) -> usize {
-        self.shapes.len() - self.unused.len()
     }
 
     pub(super) fn push(&mut self, job: JobNumber, id: ShapeId) {
@@ -552,12 +541,6 @@ impl Limits {
 }
 
 impl Needs {
-    /// Returns the needs of a job that names none: one CPU.
-    #[cfg(test)]
-    pub(crate) fn one_cpu() -> Needs {
-        Needs { cpus: NonZeroU32::MIN, memory_bytes: None, named: Vec::new() }
-    }
-
     fn merged(mut self) -> Needs {
         self.named.sort_unstable();
         self.named.dedup_by(|later, kept| {

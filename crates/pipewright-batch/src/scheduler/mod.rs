@@ -59,8 +59,6 @@ pub(crate) use admission::{Limits, Needs, NeedsError, ResourceKind, ResourceNeed
 use admission::{Pool, Ready};
 pub(crate) use attempts::RetryPolicy;
 use attempts::Tally;
-#[cfg(test)]
-pub(crate) use event::Refusal;
 pub(crate) use event::{
     Cause, Decision, Event, JobEnd, JobNumber, Pressure, Requeued, Shown, ShownCycle,
 };

@@ -182,12 +182,6 @@ impl Waiters {
     pub(super) fn iter(&self) -> impl Iterator<Item = JobNumber> + '_ {
         self.0.iter().copied()
     }
-
-    /// Returns the number of entries, settled jobs included.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 // Cycles in a graph of jobs, found without recursion.

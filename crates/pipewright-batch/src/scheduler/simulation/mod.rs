@@ -6,6 +6,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::Index;
 use std::time::Duration;
 
+use super::event::Refusal;
 use super::tests::{SUCCEEDED, UNKNOWN, failed};
 use super::*;
 use crate::vocabulary::{Failure, HaltAt, HaltRule};
@@ -109,7 +110,7 @@ impl Game<'_> {
     fn check_nothing_is_left(&self) {
         let Scheduler { jobs, ready, pool, sheddable, .. } = &self.scheduler;
         assert!(jobs.is_empty() && sheddable.is_empty());
-        assert_eq!((ready.len(), ready.queues_in_use(), pool.jobs()), (0, 0, 0));
+        assert_eq!((ready.len(), ready.shapes.len() - ready.unused.len(), pool.jobs()), (0, 0, 0));
         let Scheduler { blocked, retrying, running, shedding, .. } = self.scheduler;
         assert_eq!((blocked, retrying, running, shedding), (0, 0, 0, 0));
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Batch, Jobs};
+use crate::scheduler::event::Refusal;
 use crate::scheduler::tests::{NOT_RUN, STOPPED, SUCCEEDED, UNKNOWN, failed};
 use crate::scheduler::*;
 use crate::vocabulary::{Failure, HaltAt, JobOutcome};

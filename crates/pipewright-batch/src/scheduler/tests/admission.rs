@@ -85,7 +85,7 @@ fn needs_that_nobody_has_are_refused() {
         config.limits.named = vec![resource_kind("link", 2)];
     });
     let twice = vec![ResourceNeed { kind: 0, count: 2 }, ResourceNeed { kind: 0, count: 1 }];
-    let too_many = Spec { needs: Needs { named: twice, ..Needs::one_cpu() }, ..job() };
+    let too_many = Spec { needs: Needs { named: twice, ..one_cpu() }, ..job() };
     let mut refused = |spec| match told.try_add(1, spec) {
         Err(error @ AddError::Needs(_)) => std::error::Error::source(&error).unwrap().to_string(),
         other => panic!("{other:?}"),
@@ -148,7 +148,7 @@ fn a_job_that_needs_two_resources_does_not_starve_between_them() {
     let both = vec![ResourceNeed { kind: 0, count: 1 }, ResourceNeed { kind: 1, count: 1 }];
     told.add_started(1, taking(0, 1));
     told.add_started(2, taking(1, 1));
-    told.add_waiting(3, Spec { needs: Needs { named: both, ..Needs::one_cpu() }, ..job() });
+    told.add_waiting(3, Spec { needs: Needs { named: both, ..one_cpu() }, ..job() });
     let mut running = [1, 2];
     for number in 4..100 {
         let side = (number % 2) as usize;
@@ -271,7 +271,7 @@ fn needs_of_nothing_are_no_needs_and_doubled_resources_are_added() {
     };
     let needs = |memory_bytes, named: &[(usize, u32)]| {
         let named = named.iter().map(|&(kind, count)| ResourceNeed { kind, count }).collect();
-        limits.check(Needs { memory_bytes, named, ..Needs::one_cpu() })
+        limits.check(Needs { memory_bytes, named, ..one_cpu() })
     };
     let none = needs(None, &[]).unwrap();
     assert_eq!((&none.memory_bytes, none.named.len()), (&None, 0));

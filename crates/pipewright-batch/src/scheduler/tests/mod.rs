@@ -7,6 +7,7 @@ mod names;
 
 use std::time::Duration;
 
+use super::event::Refusal;
 use super::*;
 use crate::vocabulary::{Failure, JobOutcome};
 
@@ -93,7 +94,7 @@ fn count(number: u32) -> std::num::NonZeroU32 {
 }
 
 fn job() -> Spec {
-    let needs = Needs::one_cpu();
+    let needs = one_cpu();
     Spec {
         name: None,
         after: Vec::new(),
@@ -122,16 +123,16 @@ fn once() -> Spec {
 }
 
 fn cpus(cpus: u32) -> Spec {
-    Spec { needs: Needs { cpus: count(cpus), ..Needs::one_cpu() }, ..job() }
+    Spec { needs: Needs { cpus: count(cpus), ..one_cpu() }, ..job() }
 }
 
 fn memory(bytes: u64) -> Spec {
-    Spec { needs: Needs { memory_bytes: Some(bytes), ..Needs::one_cpu() }, ..job() }
+    Spec { needs: Needs { memory_bytes: Some(bytes), ..one_cpu() }, ..job() }
 }
 
 fn taking(kind: usize, count: u32) -> Spec {
     let named = vec![ResourceNeed { kind, count }];
-    Spec { needs: Needs { named, ..Needs::one_cpu() }, ..job() }
+    Spec { needs: Needs { named, ..one_cpu() }, ..job() }
 }
 
 fn resource_kind(name: &str, capacity: u32) -> ResourceKind {
@@ -163,6 +164,11 @@ pub(super) const UNKNOWN: JobEnd = JobEnd { outcome: JobOutcome::Unknown, cause:
 
 pub(super) fn failed(failure: Failure) -> JobEnd {
     JobEnd { outcome: JobOutcome::Failed, cause: Some(Cause::Failure(failure)) }
+}
+
+/// Returns the needs of a job that names none.
+fn one_cpu() -> Needs {
+    Needs { cpus: count(1), memory_bytes: None, named: Vec::new() }
 }
 
 fn refused(refusal: Refusal) -> JobEnd {
