@@ -16,7 +16,7 @@ use crate::journal::read::{AttemptFilter, JobQuery, Log};
 use crate::journal::rows::{AttemptRow, Counts, JobRow, RunningRow};
 use crate::journal::{JobState, LogError, system_time};
 use crate::vocabulary::{AttemptOutcome, Failure};
-use crate::watch::text::{columns, duration, line, signal_name};
+use crate::watch::text::{columns, duration, line};
 use crate::watch::{BatchFacts, PageModel, named};
 
 /// The log of a batch, open for reading. A runner may write to it meanwhile.
@@ -448,7 +448,7 @@ fn of_running(running: &RunningRow) -> TableRow {
 fn exit_words(outcome: &AttemptOutcome) -> String {
     match outcome {
         AttemptOutcome::Exited(code) => format!("exit {code}"),
-        AttemptOutcome::Signaled(signal) => signal_name(*signal),
+        AttemptOutcome::Signaled(_) => outcome.signal_name().unwrap_or_default(),
         other => other.name().replace('_', " "),
     }
 }

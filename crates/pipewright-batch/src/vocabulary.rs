@@ -197,6 +197,15 @@ impl AttemptOutcome {
         }
     }
 
+    /// Returns the name of the signal that killed it: `SIGKILL`, or `signal 35`.
+    pub(crate) fn signal_name(&self) -> Option<String> {
+        let name = |number| match Signal::from_number(number) {
+            Some(signal) => signal.to_string(),
+            None => format!("signal {number}"),
+        };
+        self.signal().map(name)
+    }
+
     /// Returns the reason, if there is more to say than the word.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
@@ -233,10 +242,9 @@ impl fmt::Display for AttemptOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AttemptOutcome::Exited(code) => write!(f, "exit code {code}"),
-            AttemptOutcome::Signaled(number) => match Signal::from_number(*number) {
-                Some(signal) => write!(f, "killed by {signal}"),
-                None => write!(f, "killed by signal {number}"),
-            },
+            AttemptOutcome::Signaled(_) => {
+                write!(f, "killed by {}", self.signal_name().unwrap_or_default())
+            }
             AttemptOutcome::TimedOut => f.write_str("timed out"),
             AttemptOutcome::IdleTimedOut => f.write_str("timed out without output"),
             AttemptOutcome::LimitExceeded => f.write_str("exceeded its output limit"),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use std::{fmt, mem};
 
-use pipewright::{Signal, Source};
+use pipewright::Source;
 use pipewright_os::base::error::OneLine;
 use pipewright_os::base::files;
 use pipewright_os::base::private_file::{self, FolderId, OpenFolder};
@@ -18,7 +18,7 @@ use super::attempt::{Finished, Tail};
 use super::options::{OutputError, OutputErrorKind};
 use crate::executor::{NodeFiles, NodeOutput, OutputSink};
 use crate::job::JobId;
-use crate::vocabulary::{AttemptEnd, AttemptOutcome};
+use crate::vocabulary::AttemptEnd;
 
 const FACTS: &str = "job.json";
 /// The name under which the facts are written, before they get their own.
@@ -227,14 +227,6 @@ pub(super) struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     pub(super) fn new(job: &'a JobInfo, end: &'a AttemptEnd, output: &Finished) -> Facts<'a> {
-        let (exit_code, signal, error) = match &end.outcome {
-            AttemptOutcome::Exited(code) => (Some(*code), None, None),
-            AttemptOutcome::Signaled(number) => (None, Some(signal_name(*number)), None),
-            AttemptOutcome::NotStarted(reason) | AttemptOutcome::Lost(reason) => {
-                (None, None, Some(&**reason))
-            }
-            _ => (None, None, None),
-        };
         let started = end.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         Facts {
@@ -245,9 +237,9 @@ impl<'a> Facts<'a> {
             command: &job.command,
             attempt: end.key.attempt,
             outcome: end.outcome.name(),
-            exit_code,
-            signal,
-            error,
+            exit_code: end.outcome.code(),
+            signal: end.outcome.signal_name(),
+            error: end.outcome.reason(),
             started_unix_seconds: started.as_secs_f64(),
             elapsed_seconds: end.elapsed.as_secs_f64(),
             user_seconds: seconds(end.user),
@@ -259,10 +251,6 @@ impl<'a> Facts<'a> {
             leftovers_killed: end.leftovers_killed,
         }
     }
-}
-
-fn signal_name(number: i32) -> String {
-    Signal::from_number(number).map_or_else(|| number.to_string(), |signal| signal.to_string())
 }
 
 // Files of output that another machine writes: the writer there, and the check here.

@@ -6,9 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::queued::Pieces;
-use super::text::{cut, signal_name};
+use super::text::cut;
 use super::{BatchFacts, Totals};
-use crate::vocabulary::{AttemptEnd, AttemptKey, AttemptOutcome, Event, JobOutcome};
+use crate::vocabulary::{AttemptEnd, AttemptKey, Event, JobOutcome};
 
 /// The name and the version of the schema.
 const SCHEMA: &str = "pipewright.batch/1";
@@ -155,23 +155,14 @@ fn describe(event: &Event) -> (&'static str, Fields<'_>, &Option<String>) {
 
 fn ended(end: &AttemptEnd, text: &str) -> Ended {
     let seconds = |time: Option<std::time::Duration>| time.map(|time| time.as_secs_f64());
-    let (mut exit_code, mut signal, mut reason) = (None, None, None);
-    match &end.outcome {
-        AttemptOutcome::Exited(code) => exit_code = Some(*code),
-        AttemptOutcome::Signaled(number) => signal = Some(signal_name(*number)),
-        AttemptOutcome::NotStarted(text) | AttemptOutcome::Lost(text) => {
-            reason = Some(short(text));
-        }
-        _ => {}
-    }
     Ended {
         job: end.key.job,
         attempt: end.key.attempt,
         command: short(text),
         outcome: end.outcome.name(),
-        exit_code,
-        signal,
-        reason,
+        exit_code: end.outcome.code(),
+        signal: end.outcome.signal_name(),
+        reason: end.outcome.reason().map(short),
         started_unix_seconds: unix_seconds(end.started),
         elapsed_seconds: end.elapsed.as_secs_f64(),
         user_seconds: seconds(end.user),

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use pipewright::Signal;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::vocabulary::AttemptOutcome;
@@ -95,17 +94,11 @@ pub(crate) fn rate(per_second: f64) -> String {
     format!("{per_second:.decimals$}/s")
 }
 
-/// Returns the name of a signal, `SIGKILL`, or its number.
-pub(crate) fn signal_name(number: i32) -> String {
-    let name = Signal::from_number(number).and_then(Signal::name);
-    name.map_or_else(|| number.to_string(), str::to_owned)
-}
-
 /// Returns the end of an attempt in words.
 pub(crate) fn outcome(outcome: &AttemptOutcome) -> String {
     match outcome {
         AttemptOutcome::Exited(code) => format!("exit {code}"),
-        AttemptOutcome::Signaled(number) => signal_name(*number),
+        AttemptOutcome::Signaled(_) => outcome.signal_name().unwrap_or_default(),
         AttemptOutcome::NotStarted(reason) => format!("not started: {}", line(reason, 200)),
         AttemptOutcome::Lost(reason) => format!("lost: {}", line(reason, 200)),
         other => other.name().replace('_', " "),
