@@ -1,7 +1,7 @@
 //! Blocks of an input, cut at line ends: each is the standard input of a job.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use super::error::{InputError, InputErrorKind, Position};
@@ -23,6 +23,8 @@ pub(super) struct Blocks {
     /// The start of the next block, which the last read has brought.
     rest: Vec<u8>,
     has_ended: bool,
+    /// The error after the block that was returned last.
+    failed: Option<io::Error>,
     number: u64,
 }
 
@@ -37,6 +39,7 @@ impl Blocks {
             template: Template::parse_without_value(words).map(Arc::new),
             rest: Vec::new(),
             has_ended: false,
+            failed: None,
             number: 0,
         }
     }
@@ -44,47 +47,62 @@ impl Blocks {
     /// Reads a block: up to the last end of a record in it, or to the first one if a record is longer. `None`: the
     /// input has ended.
     fn next_block(&mut self) -> Result<Option<Vec<u8>>, InputError> {
+        if let Some(error) = self.failed.take() {
+            return Err(self.cannot_read(error));
+        }
         let mut block = std::mem::take(&mut self.rest);
-        let mut wanted = self.block_bytes;
+        let filled = self.fill(&mut block, self.block_bytes);
+        let within = block.get(..self.block_bytes.min(block.len())).unwrap_or_default();
+        let last = within.iter().rposition(|byte| *byte == self.end);
+        let end = match (last, filled) {
+            (_, Ok(())) if self.has_ended && block.len() <= self.block_bytes => block.len(),
+            (Some(last), filled) => {
+                // The records before it are whole.
+                self.failed = filled.err();
+                last + 1
+            }
+            (None, Err(error)) => return Err(self.cannot_read(error)),
+            (None, Ok(())) => self.read_record(&mut block)?,
+        };
+        self.rest = block.split_off(end);
+        Ok((!block.is_empty()).then_some(block))
+    }
+
+    /// Reads on to the end of the first record, and returns the number of its bytes.
+    fn read_record(&mut self, block: &mut Vec<u8>) -> Result<usize, InputError> {
+        let longest = self.block_bytes.max(self.max_record_bytes);
+        let mut looked_at = 0;
         loop {
-            self.fill(&mut block, wanted)?;
-            let end = match self.has_ended {
-                true if block.len() <= self.block_bytes => Some(block.len()),
-                _ => {
-                    let within = block.get(..self.block_bytes.min(block.len())).unwrap_or_default();
-                    let last = within.iter().rposition(|byte| *byte == self.end);
-                    let first = || block.iter().position(|byte| *byte == self.end);
-                    last.or_else(first).map(|end| end + 1)
-                }
-            };
-            let end = end.or(self.has_ended.then_some(block.len()));
-            if let Some(end) = end {
-                self.rest = block.split_off(end);
-                return Ok((!block.is_empty()).then_some(block));
+            let new = block.get(looked_at..).unwrap_or_default();
+            if let Some(end) = new.iter().position(|byte| *byte == self.end) {
+                return Ok(looked_at + end + 1);
             }
-            if block.len() >= self.block_bytes.max(self.max_record_bytes) {
-                return Err(self.error(InputErrorKind::TooLong { max_bytes: block.len() }));
+            if block.len() > longest {
+                return Err(self.error(InputErrorKind::TooLong { max_bytes: longest }));
             }
-            wanted = block.len() + PIECE_BYTES;
+            if self.has_ended {
+                return Ok(block.len());
+            }
+            looked_at = block.len();
+            self.fill(block, longest.saturating_add(1).min(looked_at + PIECE_BYTES))
+                .map_err(|error| self.cannot_read(error))?;
         }
     }
 
     /// Reads until the block has so many bytes, or the input has ended.
-    fn fill(&mut self, block: &mut Vec<u8>, wanted: usize) -> Result<(), InputError> {
+    fn fill(&mut self, block: &mut Vec<u8>, wanted: usize) -> io::Result<()> {
         let missing = wanted.saturating_sub(block.len());
         if missing == 0 || self.has_ended {
             return Ok(());
         }
         // Grows as bytes arrive: a large block of a small input takes no more than the input.
-        let read = (&mut self.reader).take(missing as u64).read_to_end(block);
-        match read {
-            Ok(count) => self.has_ended = count < missing,
-            Err(error) => {
-                let position = Position::Record(self.number);
-                return Err(InputError::io(&self.name, InputErrorKind::Read, position, error));
-            }
-        }
+        let count = (&mut self.reader).take(missing as u64).read_to_end(block)?;
+        self.has_ended = count < missing;
         Ok(())
+    }
+
+    fn cannot_read(&self, error: io::Error) -> InputError {
+        InputError::io(&self.name, InputErrorKind::Read, Position::Record(self.number), error)
     }
 
     fn error(&self, kind: InputErrorKind) -> InputError {

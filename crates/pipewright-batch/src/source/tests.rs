@@ -694,6 +694,44 @@ fn blocks_end_with_lines_and_are_no_larger_than_asked_for() {
 }
 
 #[test]
+fn a_block_grows_to_hold_a_line_up_to_the_longest_record() {
+    let limited = |input: &str, bytes, most| blocks(source(input).max_record_bytes(most), bytes);
+    let all_of =
+        |parts: &[&str]| parts.iter().map(|part| part.as_bytes().to_vec()).collect::<Vec<_>>();
+    for (bytes, most) in [(4, 10), (10, 4), (10, 10)] {
+        // The line, which has ten bytes, does not count its end.
+        for input in ["0123456789\na\n", "0123456789\na", "0123456789"] {
+            let (found, error) = limited(input, bytes, most);
+            assert_eq!(
+                (found.concat(), error),
+                (input.as_bytes().to_vec(), None),
+                "{bytes} {most}"
+            );
+        }
+        for input in ["a\n0123456789x\na\n", "a\n0123456789x"] {
+            let message =
+                "record 2 of the input: longer than 10 bytes; is another separator meant?";
+            let expected = (all_of(&["a\n"]), Some(message.to_owned()));
+            assert_eq!(limited(input, bytes, most), expected, "{bytes} {most}");
+        }
+    }
+    // Each byte is looked at once, however many reads bring the line.
+    let long = "x".repeat(32 << 20) + "\n";
+    let (found, error) = limited(&long, 1 << 10, 32 << 20);
+    assert!(error.is_none() && found == [long.into_bytes()]);
+}
+
+#[test]
+fn lines_before_an_error_are_a_block_and_then_it_is_told() {
+    let (found, error) = blocks(Source::new(Failing(b"a\nb\nc\nd", false)), 100);
+    assert_eq!(found, [b"a\nb\nc\n"]);
+    assert!(error.unwrap().starts_with("cannot read the input at record 2: "));
+    let (found, error) = blocks(Source::new(Failing(b"a\nb", false)), 3);
+    assert_eq!(found, [b"a\n"]);
+    assert!(error.is_some());
+}
+
+#[test]
 fn a_line_that_never_ends_is_refused_in_bounded_memory() {
     let endless = Source::new(io::repeat(b'x')).max_record_bytes(100 << 10);
     let (found, error) = blocks(endless, 1024);

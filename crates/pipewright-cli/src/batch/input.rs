@@ -20,6 +20,9 @@ use crate::{Failure, exit_code};
 /// The size of a block by default, as in GNU parallel.
 const DEFAULT_BLOCK_BYTES: usize = 1 << 20;
 
+/// The longest line in a block, which grows to hold it. With larger blocks it is a block's length.
+const MOST_LINE_BYTES: usize = 64 << 20;
+
 /// The jobs, read when they are asked for.
 pub(super) type AllJobs = Box<dyn Iterator<Item = Result<Job, InputError>> + Send>;
 
@@ -32,7 +35,7 @@ pub(super) fn jobs(options: &BatchOptions) -> Result<AllJobs, Failure> {
     let input = &options.input;
     if input.pipe && !command.is_empty() {
         let bytes = input.block.unwrap_or(DEFAULT_BLOCK_BYTES);
-        return Ok(Box::new(source.blocks(command, bytes)));
+        return Ok(Box::new(source.max_record_bytes(MOST_LINE_BYTES).blocks(command, bytes)));
     }
     if input.jsonl {
         return match command.first() {

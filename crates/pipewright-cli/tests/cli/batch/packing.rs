@@ -142,6 +142,11 @@ fn stdin_is_cut_into_blocks_of_whole_lines() {
     let counts = printed(&lines, &[&["--pipe", "--block", "1600"], &count[..]].concat());
     assert_eq!(counts.iter().map(|line| line.trim()).collect::<Vec<_>>(), ["400", "400", "200"]);
     assert_eq!(printed("a\nb\n", &["--pipe", "--", "cat"]), ["a", "b"]);
+    // A line that is longer than a block has one of its own.
+    let long = format!("a\n{}\nb\n", "x".repeat(3 << 20));
+    let bytes = printed(&long, &["--pipe", "--", "wc", "-c"]);
+    let bytes: Vec<_> = bytes.iter().map(|line| line.trim().parse::<usize>().unwrap()).collect();
+    assert_eq!(bytes, [2, (3 << 20) + 1, 2]);
     let place = Place::new();
     refused(&place.batch_of("a\n", &["--pipe"]), &["--pipe needs a command"]);
     refused(&place.batch(&["--pipe", "--", "cat", ":::", "a"]), &["--pipe does not fit lists"]);
