@@ -241,6 +241,8 @@ impl Batch {
 
     /// Sets the number of jobs that are read before they can start, if it is less than the usual 64: they, and those
     /// that another thread has read (up to 256, or 16 MiB of their inputs), are held in memory. 0 counts as 1.
+    ///
+    /// Whatever the number, no more are read while those that wait, for a slot or for a retry, hold 16 MiB of inputs.
     pub fn read_ahead(mut self, jobs: u32) -> Batch {
         self.config.scheduler.read_ahead =
             usize::try_from(jobs).unwrap_or(usize::MAX).min(scheduler::LEAST_READ_AHEAD);

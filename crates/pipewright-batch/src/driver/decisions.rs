@@ -219,7 +219,7 @@ fn tag(job: &Job, command: &str) -> String {
 impl<E: Executor> Driver<E> {
     /// Adds the jobs that the scheduler wants and that have been read.
     pub(super) fn add_jobs(&mut self) {
-        while !self.input_ended && self.scheduler.wants_input() {
+        while self.wants_input() {
             match self.inbox.next_input() {
                 Some(Input::Job(job)) => self.add_job(job),
                 Some(Input::Failed(error)) => {

@@ -323,9 +323,16 @@ impl<E: Executor> Driver<E> {
         }
     }
 
+    /// Returns true if another job should be added.
+    fn wants_input(&self) -> bool {
+        !self.input_ended
+            && self.scheduler.wants_input()
+            && self.live.waiting_bytes < inbox::MOST_BYTES
+    }
+
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
         let until = earlier(until, self.timers.next());
-        let wants_input = self.scheduler.wants_input() && !self.input_ended;
+        let wants_input = self.wants_input();
         if self.live.running() == 0 && !self.executor.expects_events() {
             self.inbox.wait(wants_input, until);
             return Ok(());
@@ -478,15 +485,26 @@ struct LiveJob {
     is_past: bool,
 }
 
+impl LiveJob {
+    /// Returns the bytes of its input that are held in memory. Those of a job that waits for others do not count: what
+    /// it waits for may come later, so the reading goes on.
+    fn input_bytes(&self) -> usize {
+        if self.job.get_after().is_empty() { self.job.get_stdin().len() } else { 0 }
+    }
+}
+
 /// All of them, by number.
 #[derive(Debug, Default)]
 struct LiveJobs {
     jobs: HashMap<JobNumber, LiveJob>,
     running: usize,
+    /// The bytes of the inputs of those that do not run.
+    waiting_bytes: usize,
 }
 
 impl LiveJobs {
     fn insert(&mut self, number: JobNumber, job: LiveJob) {
+        self.waiting_bytes += job.input_bytes();
         self.jobs.insert(number, job);
     }
 
@@ -499,7 +517,9 @@ impl LiveJobs {
     }
 
     fn remove(&mut self, number: JobNumber) -> Option<LiveJob> {
-        self.jobs.remove(&number)
+        let job = self.jobs.remove(&number)?;
+        self.waiting_bytes -= if job.running.is_none() { job.input_bytes() } else { 0 };
+        Some(job)
     }
 
     /// Returns all jobs, in order.
@@ -518,6 +538,7 @@ impl LiveJobs {
         if let Some(job) = self.jobs.get_mut(&number) {
             job.running = Some(attempt);
             self.running += 1;
+            self.waiting_bytes -= job.input_bytes();
         }
     }
 
@@ -527,6 +548,7 @@ impl LiveJobs {
         let Some(job) = job else { return false };
         (job.running, job.failure) = (None, failure);
         self.running -= 1;
+        self.waiting_bytes += job.input_bytes();
         true
     }
 }

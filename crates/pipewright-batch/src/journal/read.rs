@@ -469,14 +469,30 @@ impl Log {
         read().map_err(|error| self.error(error))
     }
 
-    /// Returns jobs, all as of one moment.
+    /// Returns jobs, all as of one moment, up to one of which `is_last` is true.
     ///
     /// # Errors
     /// The log cannot be read, or is damaged.
-    pub(crate) fn stored(&self, jobs: &[Numbered]) -> Result<Vec<Job>, LogError> {
+    pub(crate) fn stored(
+        &self,
+        jobs: impl Iterator<Item = Numbered>,
+        mut is_last: impl FnMut(&Job) -> bool,
+    ) -> Result<Vec<Job>, LogError> {
         self.guard.begin(&self.connection).map_err(|error| self.error(error))?;
         self.execute("BEGIN")?;
-        let read = jobs.iter().map(|numbered| self.stored_job(*numbered)).collect();
+        let read = || {
+            let mut read = Vec::new();
+            for numbered in jobs {
+                let job = self.stored_job(numbered)?;
+                let is_last = is_last(&job);
+                read.push(job);
+                if is_last {
+                    break;
+                }
+            }
+            Ok(read)
+        };
+        let read = read();
         self.execute("COMMIT")?;
         read
     }

@@ -193,7 +193,8 @@ impl Source {
     /// A block has at most `bytes`, and ends with a line, or with the input. A line that is longer is a block of its
     /// own, up to [`max_record_bytes`](Self::max_record_bytes). Of the placeholders, `{#}` and `{%}` have values.
     ///
-    /// Jobs that wait hold their blocks in memory: [`Batch::read_ahead`](crate::Batch::read_ahead) bounds their number.
+    /// Jobs that wait hold their blocks in memory, at most 32 MiB and three blocks of them;
+    /// [`Batch::read_ahead`](crate::Batch::read_ahead) bounds their number.
     ///
     /// ```
     /// use pipewright_batch::{Batch, Source};
@@ -426,6 +427,9 @@ fn last(lists: &mut [ListWords]) -> Option<&mut ListWords> {
 /// Jobs that are read at a time. A reader holds up the writer of some logs, so these are few.
 const AT_ONCE: usize = 128;
 
+/// Bytes of their standard inputs after which no other job is read with them.
+const AT_ONCE_BYTES: usize = 4 << 20;
+
 /// The jobs of a log, in the order of its input.
 struct LoggedJobs {
     path: PathBuf,
@@ -451,8 +455,13 @@ impl LoggedJobs {
                 none.insert((log, numbered))
             }
         };
-        let next: Vec<Numbered> = numbered.by_ref().take(AT_ONCE).collect();
-        self.read = log.stored(&next)?.into_iter();
+        let mut bytes = 0;
+        let next = numbered.by_ref().take(AT_ONCE);
+        let is_enough = |job: &Job| {
+            bytes += job.get_stdin().len();
+            bytes >= AT_ONCE_BYTES
+        };
+        self.read = log.stored(next, is_enough)?.into_iter();
         Ok(self.read.next())
     }
 }

@@ -756,6 +756,19 @@ fn a_command_without_words_is_an_error() {
     assert_eq!(error_of(jobs), (0, "record 1 of the input: the command is empty".to_owned()));
 }
 
+#[test]
+fn jobs_of_a_log_are_read_a_few_at_a_time_and_fewer_if_their_inputs_are_long() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes, expected) in [("long", AT_ONCE_BYTES / 2, 2), ("short", 1, AT_ONCE)] {
+        let log = folder.path().join(name);
+        let job = move |_| Job::new("/no such program").stdin(JobStdin::bytes(vec![b'x'; bytes]));
+        crate::Batch::new().log(&log).run((0..=expected).map(job)).unwrap();
+        let mut jobs = LoggedJobs::new(&log);
+        assert!(jobs.read().unwrap().is_some());
+        assert_eq!(jobs.read.len() + 1, expected, "{name}");
+    }
+}
+
 // The speed of the sources. Prints times, and asserts none:
 // `cargo test --release -p pipewright-batch --lib -- --ignored --nocapture speed`.
 

@@ -117,6 +117,45 @@ fn a_slow_input_does_not_hold_up_the_ends_of_jobs() {
 }
 
 #[test]
+fn the_inputs_of_jobs_that_wait_for_a_retry_are_bounded() {
+    let long = Duration::from_secs(3600);
+    let batch = Batch::new().jobs(1).read_ahead(1).retries(1).retry_delay(long, long);
+    let blocks = std::iter::repeat_with(|| Ok(exits(1).stdin(JobStdin::bytes(vec![0; 1 << 20]))));
+    let streams = || Box::new(io::sink()) as Box<dyn Write + Send>;
+    let mut driver =
+        batch.start_in_test(Fake::new(), blocks, [streams(), streams()], false).unwrap();
+    let most = 17;
+    // Each job fails, and waits for an hour.
+    while driver.wants_input() || driver.live.running() > 0 {
+        let soon = Instant::now() + Duration::from_millis(10);
+        driver.next_event_until(Some(soon)).unwrap();
+        assert!(driver.added <= most, "{} blocks are held", driver.added);
+    }
+    assert!(driver.added >= most - 1, "{}", driver.added);
+    // Those that wait for others do not count: what they wait for comes later.
+    let mut live = LiveJobs::default();
+    let job = |job| LiveJob {
+        job: Box::new(job),
+        id: JobId::from_bytes([0; 16]),
+        once: false,
+        running: None,
+        command: String::new(),
+        failure: None,
+        is_past: false,
+    };
+    live.insert(JobNumber(1), job(exits(0).stdin(JobStdin::bytes("1234")).after("later")));
+    live.insert(JobNumber(2), job(exits(0).stdin(JobStdin::bytes("12"))));
+    assert_eq!(live.waiting_bytes, 2);
+    live.started(JobNumber(2), 1);
+    assert_eq!(live.waiting_bytes, 0);
+    live.ended(JobNumber(2), 1, None);
+    assert_eq!(live.waiting_bytes, 2);
+    live.remove(JobNumber(1));
+    live.remove(JobNumber(2));
+    assert_eq!(live.waiting_bytes, 0);
+}
+
+#[test]
 fn a_drain_ends_a_batch_that_waits_for_its_input() {
     let (send, receive) = mpsc::channel::<Job>();
     let run = Batch::new().start_on(Fake::new(), receive).unwrap();
