@@ -48,14 +48,13 @@ struct Slots {
 
 impl Slots {
     fn open(options: &LockOptions) -> Result<Slots, Failure> {
-        let path = match &options.folder {
-            Some(folder) => private_file::check_link(folder).map(|()| folder.clone()),
+        let opened = match &options.folder {
+            Some(folder) => OpenFolder::open_named(folder).map(|opened| (folder.clone(), opened)),
             None => private_file::temporary_folder("pipewright-locks"),
         };
-        let opened = path.and_then(|path| Ok((OpenFolder::open(&path)?, path)));
         let name = options.folder.as_ref().map(|folder| Quoted(folder.as_os_str()).to_string());
         let of = name.unwrap_or_else(|| "this user".to_owned());
-        let (folder, path) =
+        let (path, folder) =
             opened.map_err(Failure::cannot(&format!("open the folder for locks of {of}")))?;
         let is_private = options.folder.is_none();
         Ok(Slots { folder, path, name: options.name.clone(), is_private })
@@ -74,10 +73,11 @@ impl Slots {
             opened => return opened,
         }
         match self.folder.create_new(&name, self.is_private) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-            // Opened as any other, whoever has created it.
-            _ => self.folder.open_to_read(&name),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
         }
+        // Opened as any other, whoever has created it.
+        self.folder.open_to_read(&name)
     }
 
     /// Locks one of the files. `None`: the time is over.

@@ -308,6 +308,20 @@ fn no_file_that_another_user_has_chosen_by_a_link_is_written() {
         assert_eq!(output.status.code(), Some(125), "{words:?}: {message}");
         assert_eq!(fs::read_to_string(&target).unwrap(), "text", "{words:?}");
     }
+    // A folder, too, however its name ends.
+    fs::remove_file(&target).unwrap();
+    fs::create_dir(&target).unwrap();
+    for name in [file.clone(), format!("{file}/"), format!("{file}/.")] {
+        for words in [
+            &["lock", "--in", &name, "a", "--", "true"][..],
+            &["batch", "--output-dir", &name, "--", "true", ":::", "1"],
+        ] {
+            let output = pipewright(words).output().unwrap();
+            let message = err(&output);
+            assert!(message.contains("a link that user 65533 has made"), "{words:?}: {message}");
+            assert_eq!(fs::read_dir(&target).unwrap().count(), 0, "{words:?}");
+        }
+    }
 }
 
 #[test]

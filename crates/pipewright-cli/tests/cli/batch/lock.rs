@@ -78,6 +78,19 @@ fn a_link_or_a_pipe_in_the_place_of_a_lock_is_refused() {
 }
 
 #[test]
+fn the_folder_of_a_lock_may_be_named_by_a_link() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("folder")).unwrap();
+    std::os::unix::fs::symlink("folder", place.path("link")).unwrap();
+    for folder in ["link", "link/", "./link/.", "folder"] {
+        let script = format!("$PW lock --in {folder} a -- $PW lock --in link b -- echo two");
+        let output = place.sh(&script);
+        assert_eq!((out(&output), err(&output)), ("two\n", ""), "{folder}");
+    }
+    assert!(place.path("folder/a.1").exists() && place.path("folder/b.1").exists());
+}
+
+#[test]
 fn a_lock_whose_file_was_removed_is_none() {
     let place = Place::new();
     let script =

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use super::{Distrust, Facts};
+use super::{Distrust, Facts, checked_link, real_path};
 
 /// The identity of a folder, while it exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,26 @@ impl OpenFolder {
     /// It is missing, no folder, or cannot be opened.
     pub fn open(path: &Path) -> io::Result<OpenFolder> {
         imp::Folder::open(path).map(OpenFolder)
+    }
+
+    /// Opens a folder that a user has named. A link to one is followed, but not one that
+    /// [`check_link`](super::check_link) refuses.
+    ///
+    /// # Errors
+    /// It is missing, no folder, or cannot be opened, or there is such a link: then the error has a [`Distrust`].
+    pub fn open_named(path: &Path) -> io::Result<OpenFolder> {
+        match checked_link(path)? {
+            true => OpenFolder::open(&real_path(path)?),
+            false => OpenFolder::open(path),
+        }
+    }
+
+    /// Looks at the folder.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub fn facts(&self) -> io::Result<Facts> {
+        self.0.metadata().map(|found| Facts::of(&found))
     }
 
     /// Returns its identity.
@@ -118,7 +138,7 @@ fn regular(file: File) -> io::Result<File> {
 
 #[cfg(unix)]
 mod imp {
-    use std::fs::{DirBuilder, File};
+    use std::fs::{DirBuilder, File, Metadata};
     use std::io;
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
     use std::path::Path;
@@ -144,8 +164,12 @@ mod imp {
             Ok(Folder(openat(CWD, path, flags, Mode::empty())?.into()))
         }
 
+        pub(super) fn metadata(&self) -> io::Result<Metadata> {
+            self.0.metadata()
+        }
+
         pub(super) fn id(&self) -> io::Result<Id> {
-            self.0.metadata().map(|found| (found.dev(), found.ino()))
+            self.metadata().map(|found| (found.dev(), found.ino()))
         }
 
         pub(super) fn create_new(&self, name: &str, is_private: bool) -> io::Result<File> {
@@ -175,7 +199,7 @@ mod imp {
 
 #[cfg(windows)]
 mod imp {
-    use std::fs::{self, File, OpenOptions};
+    use std::fs::{self, File, Metadata, OpenOptions};
     use std::io;
     use std::path::{Path, PathBuf};
 
@@ -194,6 +218,10 @@ mod imp {
                 true => Ok(Folder(path.to_owned())),
                 false => Err(io::ErrorKind::NotADirectory.into()),
             }
+        }
+
+        pub(super) fn metadata(&self) -> io::Result<Metadata> {
+            fs::symlink_metadata(&self.0)
         }
 
         pub(super) fn id(&self) -> io::Result<Id> {

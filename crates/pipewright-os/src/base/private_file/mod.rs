@@ -99,6 +99,8 @@ pub fn check_link(path: &Path) -> io::Result<()> {
 
 /// Returns true if there is a link that may be followed.
 fn checked_link(path: &Path) -> io::Result<bool> {
+    // `link/` and `link/.` are looked at as `link`: the system would look at what it leads to.
+    let path: &Path = &path.components().collect::<PathBuf>();
     let above = path.ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty());
     above.map(may_be_followed).collect::<io::Result<Vec<bool>>>()?;
     may_be_followed(path)
@@ -147,21 +149,26 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns a folder of that name that only this user can use, the same one for all of his programs until the machine
-/// restarts, and creates it if it is missing.
+/// Opens a folder of that name that only this user can use, the same one for all of his programs until the machine
+/// restarts, and creates it if it is missing. Returns its path, too.
+///
+/// The open folder is looked at, and not what has the name: another one may be there by then.
 ///
 /// # Platform
 /// Unix: `/tmp/NAME-USER`, with the number of the user; `TMPDIR` does not count, because programs have different ones.
 /// Windows: in the folder for temporary files, which each user has.
 ///
 /// # Errors
-/// It cannot be created, or what has the name cannot be trusted: then the error has a [`Distrust`].
-pub fn temporary_folder(name: &str) -> io::Result<PathBuf> {
+/// It cannot be created or opened (a link is not followed), or cannot be trusted: then the error has a [`Distrust`].
+pub fn temporary_folder(name: &str) -> io::Result<(PathBuf, OpenFolder)> {
     let path = imp::temporary_folder(name);
-    // A link of somebody else would lead to a folder of his choice.
-    check_link(&path)?;
-    create_folder(&path)?;
-    Ok(path)
+    match imp::create_folder(&path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let folder = OpenFolder::open(&path)?;
+    folder.facts()?.check_folder()?;
+    Ok((path, folder))
 }
 
 /// The facts of a file or folder that say who may change it.
@@ -658,20 +665,58 @@ mod imp {
 #[cfg(all(test, unix))]
 mod tests {
     use std::fs::{self, Permissions};
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
 
     use super::*;
+    use crate::base::skipped::{Need, skipped};
 
     #[test]
     fn the_temporary_folder_is_one_for_all_programs_of_a_user() {
         let name = format!("pipewright-test-{}", std::process::id());
-        let folder = temporary_folder(&name).unwrap();
-        assert!(folder.starts_with("/tmp"), "{folder:?}");
-        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(temporary_folder(&name).unwrap(), folder);
-        fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        let (path, open) = temporary_folder(&name).unwrap();
+        assert!(path.starts_with("/tmp"), "{path:?}");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        let (again, open_again) = temporary_folder(&name).unwrap();
+        assert_eq!((again, open_again.id().unwrap()), (path.clone(), open.id().unwrap()));
+        fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
         let error = temporary_folder(&name).unwrap_err();
         assert!(error.to_string().contains("can be written by other users"), "{error}");
-        fs::remove_dir(folder).unwrap();
+        // A link is not followed, also to a folder of this user's.
+        let moved = path.with_extension("moved");
+        fs::rename(&path, &moved).unwrap();
+        fs::set_permissions(&moved, Permissions::from_mode(0o700)).unwrap();
+        symlink(&moved, &path).unwrap();
+        temporary_folder(&name).unwrap_err();
+        fs::remove_file(path).unwrap();
+        fs::remove_dir(moved).unwrap();
+    }
+
+    #[test]
+    fn a_link_of_another_user_is_refused_however_its_name_is_written() {
+        let folder = std::env::temp_dir().join(format!("private-links-{}", std::process::id()));
+        create_folder(&folder).unwrap();
+        let (link, target) = (folder.join("link"), folder.join("target"));
+        fs::create_dir(&target).unwrap();
+        symlink(&target, &link).unwrap();
+        let names = ["link", "link/", "link//", "link/.", "./link/./"];
+        for name in names {
+            let open = OpenFolder::open_named(&folder.join(name)).unwrap();
+            assert_eq!(open.id().unwrap(), OpenFolder::open(&target).unwrap().id().unwrap());
+        }
+        fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        match lchown(&link, Some(65_533), Some(65_533)) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                skipped(Need::Root, "needs root, to make a link of another user");
+            }
+            made => {
+                made.unwrap();
+                for name in names {
+                    let error = check_link(&folder.join(name)).unwrap_err();
+                    assert!(error.to_string().contains("user 65533 has made"), "{name}: {error}");
+                    OpenFolder::open_named(&folder.join(name)).unwrap_err();
+                }
+            }
+        }
+        fs::remove_dir_all(folder).unwrap();
     }
 }
