@@ -65,7 +65,8 @@ impl Slots {
         Failure(format!("cannot lock {}: {error}", Quoted(path.as_os_str())))
     }
 
-    /// Opens a file, or creates it. It is read only: others may not write the file of a user, and need not to lock it.
+    /// Opens a file, or creates it. It is read only: others may not write the file of a user, and need not to lock it,
+    /// but they have to open it.
     fn file(&self, number: u32) -> io::Result<File> {
         let name = format!("{}.{number}", self.name);
         match self.folder.open_to_read(&name) {
@@ -74,6 +75,7 @@ impl Slots {
         }
         match self.folder.create_new(&name, self.is_private) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            Ok(new) if !self.is_private => private_file::let_all_read(&new),
             _ => {}
         }
         // Opened as any other, whoever has created it.

@@ -1,5 +1,7 @@
 //! `lock`: one or several commands at a time, whatever ends them.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use super::{Place, err, out, refused, sorted};
 
 impl Place {
@@ -75,6 +77,24 @@ fn a_link_or_a_pipe_in_the_place_of_a_lock_is_refused() {
     refused(&place.sh("exec $PW lock a -j0 -- touch ran"), &["from 1 to 1000"]);
     refused(&place.sh("exec $PW lock --in missing a -- touch ran"), &["\"missing\""]);
     assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn all_users_can_open_a_lock_of_a_folder_whatever_the_mask_of_its_maker() {
+    let place = Place::new();
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    for (mask, name) in [("077", "a"), ("0", "b")] {
+        assert_eq!(place.locks(&format!("umask {mask}; lock {name} -- echo ok")), "ok\n");
+        assert_eq!(mode(&place.path(&format!("{name}.1"))), 0o644);
+    }
+    // But not that of a user alone.
+    let name = format!("test-mask-{}", std::process::id());
+    let output = place.sh(&format!("umask 0; $PW lock {name} -- echo ok"));
+    assert_eq!((out(&output), err(&output)), ("ok\n", ""));
+    let user = rustix::process::geteuid().as_raw();
+    let own = format!("/tmp/pipewright-locks-{user}/{name}.1");
+    assert_eq!(mode(own.as_ref()), 0o600);
+    std::fs::remove_file(own).unwrap();
 }
 
 #[test]
