@@ -41,7 +41,11 @@ if TYPE_CHECKING:
         idle_timeout: float
         kill_grace: float
         stop_signal: int
-        max_output: Tuple[Literal["head", "tail", "fail"], int]
+        max_output: Union[
+            Tuple[Literal["head", "tail", "fail"], int],
+            Tuple[Literal["keep"], int, int],
+            Tuple[Literal["keep"], int, int, StrOrBytesPath],
+        ]
         linger: Union[Literal["eof", "exit"], Tuple[float, float]]
         nice: int
         rlimits: Mapping[str, Tuple[Optional[int], Optional[int]]]
@@ -263,6 +267,17 @@ def _number(value: Any, name: str, database: str) -> int:
     return value
 
 
+def _limit(limit: Any) -> Tuple[Any, ...]:
+    """Checks `max_output`."""
+    if not isinstance(limit, (int, str)):
+        if len(limit) == 2 and limit[0] in _RULES:
+            return tuple(limit)
+        if len(limit) in (3, 4) and limit[0] == "keep":
+            return (*limit[:3], *map(os.fsdecode, limit[3:]))
+    rules = f"(rule, bytes), and the rule one of {', '.join(_RULES)}, or ('keep', head, tail) and a folder"
+    raise ValueError(f"max_output is {rules}; not {limit!r}")
+
+
 def _ours(options: Dict[str, Any], result: Dict[str, Any]) -> None:
     if options.pop("tree", True):
         result["tree"] = True
@@ -288,9 +303,7 @@ def _ours(options: Dict[str, Any], result: Dict[str, Any]) -> None:
                 result[name] = -6
     limit = options.pop("max_output", None)
     if limit is not None:
-        if isinstance(limit, (int, str)) or len(limit) != 2 or limit[0] not in _RULES:
-            raise ValueError(f"max_output is (rule, bytes), and the rule one of {', '.join(_RULES)}; not {limit!r}")
-        result["limit"] = tuple(limit)
+        result["limit"] = _limit(limit)
     nice = options.pop("nice", None)
     if nice is not None:
         result["nice"] = nice

@@ -7,6 +7,7 @@ from pipewright._std import std as _std
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Any, AnyStr, Dict, List, Optional
 
     from pipewright._pipewright import Ending
@@ -107,6 +108,18 @@ class CompletedProcess(_std.CompletedProcess[AnyStr]):
     def truncated(self) -> bool:
         """True if `max_output` dropped part of a stream."""
         return bool(self._fact("truncated", False))
+
+    @property
+    def stdout_file(self) -> Optional[Path]:
+        """The file with all of stdout, if `max_output=("keep", head, tail, folder)` has left a part out."""
+        file: Optional[Path] = self._fact("stdout_file")
+        return file
+
+    @property
+    def stderr_file(self) -> Optional[Path]:
+        """The file with all of stderr, if `max_output=("keep", head, tail, folder)` has left a part out."""
+        file: Optional[Path] = self._fact("stderr_file")
+        return file
 
     @property
     def stdin_unread(self) -> int:

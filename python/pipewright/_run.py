@@ -102,9 +102,11 @@ class Call:
 
     def part(self, index: int, data: bytes, total: Optional[int]) -> Any:
         """Converts a captured stream, of which `max_output` may have dropped a part."""
-        if self.decoding is None or total is None or total <= len(data) or not self.captures[index]:
+        rule = self.native["limit"][0] if "limit" in self.native else None
+        # The ends that `keep` keeps are whole characters, and between them is a line of ours.
+        if self.decoding is None or total is None or total <= len(data) or not self.captures[index] or rule == "keep":
             return self.stream(index, data)
-        is_tail = "limit" in self.native and self.native["limit"][0] == "tail"
+        is_tail = rule == "tail"
         return self.decoding.decode_part(data, total - len(data) if is_tail else 0)
 
     def result(self, ended: Tuple[Ending, bytes, bytes]) -> CompletedProcess[Any]:
@@ -283,7 +285,8 @@ def run(
     * `limits`: of the whole tree: `memory`, `swap` (bytes), `cpus`, `pids`, `oom_group`, `best_effort`.
     * `pty`: a terminal of its own, `True` or `(rows, columns)`. Its output is `stdout`, or `stderr` if only that is it.
     * `idle_timeout`, `kill_grace` (default: 0), `stop_signal`: when and how the command is stopped.
-    * `max_output`: `("head" | "tail" | "fail", bytes)` for each stream.
+    * `max_output`: `("head" | "tail" | "fail", bytes)` for each stream; `("keep", head, tail)`, with a line about what is
+      left out; `("keep", head, tail, folder)`: all of such a stream is in a file there (`stdout_file`, `stderr_file`).
     * `linger`: how long a stream is read that something holds open: `(quiet, cap)` in seconds, `"eof"`, `"exit"`.
     * `nice`, `rlimits`: `{"nofile": (soft, hard)}`.
 

@@ -1,5 +1,7 @@
 //! The result of a run, as Python sees it.
 
+use std::path::Path;
+
 use pipewright::{
     Captured, ChildEnd, Exceeded, ExitStatus, LimitMechanism, OutOfMemory, Outcome, TreeUsage,
     Usage,
@@ -43,7 +45,7 @@ impl Ending {
     fn __reduce__<'py>(
         slf: &Bound<'py, Ending>,
     ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyDict>,))> {
-        const NAMES: [&str; 18] = [
+        const NAMES: [&str; 20] = [
             "returncode",
             "pid",
             "outcome",
@@ -57,6 +59,8 @@ impl Ending {
             "leftovers_killed",
             "stdout_bytes",
             "stderr_bytes",
+            "stdout_file",
+            "stderr_file",
             "tee_failed",
             "usage",
             "tree_usage",
@@ -142,6 +146,16 @@ impl Ending {
     #[getter]
     fn stderr_bytes(&self) -> Option<u64> {
         self.facts.stderr_bytes
+    }
+
+    #[getter]
+    fn stdout_file(&self) -> Option<&Path> {
+        self.facts.stdout_file.as_deref()
+    }
+
+    #[getter]
+    fn stderr_file(&self) -> Option<&Path> {
+        self.facts.stderr_file.as_deref()
     }
 
     #[getter]

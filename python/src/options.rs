@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pipewright::{
@@ -85,7 +86,11 @@ fn set_rule(command: &mut Command, key: &str, value: &Bound<'_, PyAny>) -> PyRes
             command.stop_signal(signal(value.extract()?)?);
         }
         "limit" => {
-            command.limit(limit(value.extract()?)?);
+            let (limit, folder) = limit(value)?;
+            command.limit(limit);
+            if let Some(folder) = folder {
+                command.spill_to(folder);
+            }
         }
         "linger" => {
             command.linger(linger(value)?);
@@ -216,13 +221,28 @@ pub(crate) fn signal(number: i32) -> PyResult<Signal> {
         .ok_or_else(|| PyValueError::new_err(format!("there is no signal {number}")))
 }
 
-/// Reads `(rule, bytes)`.
-pub(crate) fn limit((rule, bytes): (String, usize)) -> PyResult<Limit> {
-    match rule.as_str() {
-        "fail" => Ok(Limit::fail(bytes)),
-        "head" => Ok(Limit::keep_head(bytes)),
-        "tail" => Ok(Limit::keep_tail(bytes)),
-        _ => Err(PyValueError::new_err("the rule of a limit is 'fail', 'head' or 'tail'")),
+/// Reads `(rule, bytes)` or `("keep", head, tail, folder)`, whose last one may be missing.
+pub(crate) fn limit(value: &Bound<'_, PyAny>) -> PyResult<(Limit, Option<PathBuf>)> {
+    if let Ok((rule, head, tail, folder)) = value.extract::<(String, usize, usize, PathBuf)>() {
+        return Ok((keep_both(&rule, head, tail)?, Some(folder)));
+    }
+    if let Ok((rule, head, tail)) = value.extract::<(String, usize, usize)>() {
+        return Ok((keep_both(&rule, head, tail)?, None));
+    }
+    let (rule, bytes) = value.extract::<(String, usize)>()?;
+    let limit = match rule.as_str() {
+        "fail" => Limit::fail(bytes),
+        "head" => Limit::keep_head(bytes),
+        "tail" => Limit::keep_tail(bytes),
+        _ => return Err(PyValueError::new_err("the rule of a limit is 'fail', 'head' or 'tail'")),
+    };
+    Ok((limit, None))
+}
+
+fn keep_both(rule: &str, head: usize, tail: usize) -> PyResult<Limit> {
+    match rule {
+        "keep" => Ok(Limit::keep_head_and_tail(head, tail)),
+        _ => Err(PyValueError::new_err("the rule with a head and a tail is 'keep'")),
     }
 }
 

@@ -179,9 +179,12 @@ fn setting(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Setting> {
             })
         }
         "limit" => {
-            let limit = limit(value.extract()?)?;
+            let (limit, folder) = limit(value)?;
             Box::new(move |it| {
                 it.limit(limit);
+                if let Some(folder) = &folder {
+                    it.spill_to(folder);
+                }
             })
         }
         "linger" => {

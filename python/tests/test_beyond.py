@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -185,6 +186,21 @@ def test_the_output_that_is_kept_can_be_limited() -> None:
     assert done.outcome == "limit_exceeded" and len(done.stdout) == 1000
     with pytest.raises(pipewright.CalledProcessError, match="exceeded its output limit"):
         done.check_returncode()
+
+
+def test_both_ends_of_the_output_can_be_kept(tmp_path: Path) -> None:
+    keep = ("keep", 5, 10)
+    done = pipewright.run(["seq", "1000"], stdout=-1, text=True, max_output=keep)
+    assert done.stdout == "1\n2\n[3880 bytes, 996 lines left out]\n999\n1000\n"
+    assert done.truncated and done.stdout_file is None
+    done = pipewright.run("seq 1000; seq 3 >&2", shell=True, capture_output=True, max_output=(*keep, tmp_path))
+    assert done.stdout_file is not None and done.stderr_file is None and done.stderr == b"1\n2\n3\n"
+    assert str(done.stdout_file).encode() in done.stdout and len(done.stdout_file.read_bytes()) == 3893
+    assert pickle.loads(pickle.dumps(done)).stdout_file == done.stdout_file
+    whole = pipewright.Command(["seq", "1000"]) | pipewright.Command(["cat"])
+    assert b"996 lines left out" in whole.run(stdout=-1, max_output=keep).stdout
+    lines = [str(line) for line in pipewright.lines(["seq", "1000"], max_output=keep)]
+    assert lines == ["1", "2", "[3880 bytes, 996 lines left out]", "999", "1000"]
 
 
 def test_silence_ends_a_command() -> None:

@@ -102,6 +102,7 @@ def test_wrong_options_say_what_is_allowed() -> None:
     wrong: List[Tuple[Any, str]] = [
         ({"max_output": 100}, "head, tail, fail"),
         ({"max_output": ("all", 1)}, "head, tail, fail"),
+        ({"max_output": ("keep", 1)}, "'keep', head, tail"),
         ({"limits": {"mem": 1}}, "memory"),
     ]
     for options, words in wrong:

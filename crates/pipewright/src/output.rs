@@ -1,6 +1,7 @@
 //! The result of a run: its streams, as bytes or as text, all other facts, and the error if it did not succeed.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -68,6 +69,10 @@ pub struct Captured<T> {
     pub stdout_bytes: Option<u64>,
     /// The number of bytes written to stderr, kept or not; `None` if stderr did not pass through this process.
     pub stderr_bytes: Option<u64>,
+    /// The file with all of stdout, if a part of it is left out: see [`spill_to`](crate::Command::spill_to).
+    pub stdout_file: Option<PathBuf>,
+    /// The file with all of stderr, if a part of it is left out: see [`spill_to`](crate::Command::spill_to).
+    pub stderr_file: Option<PathBuf>,
     /// True if the stderr of the child whose status counts went to stdout.
     pub(crate) stderr_merged: bool,
 }
@@ -181,6 +186,8 @@ impl<T> Captured<T> {
             leftovers_killed: self.leftovers_killed,
             stdout_bytes: self.stdout_bytes,
             stderr_bytes: self.stderr_bytes,
+            stdout_file: self.stdout_file,
+            stderr_file: self.stderr_file,
             stderr_merged: self.stderr_merged,
         })
     }

@@ -1,5 +1,8 @@
 //! Results as values of serde (feature `serde`), with the fields and words of `docs/json.md`.
 
+use std::borrow::Cow;
+use std::path::Path;
+
 use serde::{Serialize, Serializer};
 
 use crate::output::{Captured, TeeFailed};
@@ -98,6 +101,8 @@ impl<T: Serialize> Serialize for Captured<T> {
             stdin_unread: u64,
             held_open: bool,
             truncated: bool,
+            stdout_file: Option<Cow<'a, str>>,
+            stderr_file: Option<Cow<'a, str>>,
             tee_failed: Option<TeeFailed>,
             containment: Containment,
             leftovers_killed: u32,
@@ -117,6 +122,8 @@ impl<T: Serialize> Serialize for Captured<T> {
             stdin_unread: self.stdin_unread,
             held_open: self.held_open,
             truncated: self.truncated,
+            stdout_file: self.stdout_file.as_deref().map(Path::to_string_lossy),
+            stderr_file: self.stderr_file.as_deref().map(Path::to_string_lossy),
             tee_failed: self.tee_failed,
             containment: self.containment,
             leftovers_killed: self.leftovers_killed,

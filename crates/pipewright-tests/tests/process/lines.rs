@@ -160,6 +160,47 @@ fn limits_hold_for_lines() {
 }
 
 #[watched_test]
+fn both_ends_of_a_stream_are_kept_with_every_verb() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = puppet(["lines=20000"]);
+    command.limit(Limit::keep_head_and_tail(17, 25)).spill_to(dir.path());
+    let done = command.capture().unwrap();
+    let file = done.stdout_file.unwrap();
+    let said = format!("[208854 bytes, 19996 lines left out: all is in {}]", file.display());
+    let expected = ["line 0", "line 1", &said, "line 19998", "line 19999"];
+    assert!(done.stdout.lines().eq(expected), "{}", done.stdout);
+    assert!(done.truncated && done.stderr_file.is_none() && done.stderr.is_empty());
+    let whole = std::fs::read(&file).unwrap();
+    assert_eq!(whole, puppet(["lines=20000"]).output().unwrap().stdout);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    let about = |line: &str| line.starts_with("[208854 bytes, 19996 lines left out");
+    let mut lines = command.lines().unwrap();
+    let texts: Vec<String> = lines.by_ref().map(|line| line.unwrap().text).collect();
+    assert!(texts.len() == 5 && about(&texts[2]), "{texts:?}");
+    let ending = lines.finish().unwrap();
+    assert!(ending.truncated && ending.stdout_file.is_some() && ending.success());
+    let mut events = command.events().unwrap();
+    let bytes = events.by_ref().find_map(|event| match event.unwrap() {
+        pipewright::Event::Stdout(bytes) => Some(bytes),
+        _ => None,
+    });
+    assert!(about(String::from_utf8(bytes.unwrap()).unwrap().lines().nth(2).unwrap()));
+    drop(events);
+    // Verbs that keep nothing make no file, and a stream that fits is left as it is.
+    let files = std::fs::read_dir(dir.path()).unwrap().count();
+    command.stdout(Stdio::null()).run().unwrap();
+    let mut command = puppet(["out=short"]);
+    command.limit(Limit::keep_head_and_tail(2, 3)).spill_to(dir.path());
+    assert_eq!(command.read().unwrap(), "short");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), files);
+}
+
+#[watched_test]
 fn fast_lines_are_the_same() {
     let bytes: Vec<u8> = flood(3_000_000);
     let lossy = String::from_utf8_lossy(&bytes).into_owned();

@@ -13,6 +13,7 @@
 //! | `state.rs` | the state of a run, and one step of it |
 //! | `stop.rs` | the times and phases of stopping, killing and giving up the streams; the processes that a stop reaches |
 //! | `stream.rs` | one stream: read with a delay, kept, copied to a tee, given up |
+//! | `ends.rs` | the start and the end of a stream, what is left out between them, and its file |
 //! | `tee.rs` | a copy of a stream: to a stream of this process, to a handle, to a closure |
 //! | `process.rs` | several children of one run, a handle to them, a child in the foreground of the terminal |
 //! | `background.rs` | rules that are enforced while no caller waits, and the place of a run's state meanwhile |
@@ -20,6 +21,7 @@
 //! | `on_demand.rs` | code that only the programs that ask for it contain |
 
 mod background;
+mod ends;
 pub(crate) mod on_demand;
 mod options;
 mod process;
@@ -33,6 +35,7 @@ mod stream;
 mod task;
 mod tee;
 
+pub use ends::{HeadAndTail, KeptEnds};
 pub use options::{Limit, Linger};
 pub(crate) use options::{Rules, RunSettings, option_setters};
 pub use process::{ChildEnd, RunHandle};

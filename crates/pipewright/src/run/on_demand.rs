@@ -24,11 +24,14 @@
 //! starts children which end with this process (`parent_exit`): 11 kB in addition to [`HOLD_TREE`], which its setter
 //! names as well.
 
+use std::path::Path;
+
 use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::start::Contain;
 
 use super::background::{self, Enforcer};
+use super::ends::{self, Spill};
 use super::process::{self, OpenForeground};
 use super::run::{self, FinishStatus};
 use super::tee::{self, OpenTee, OpenTeeTo};
@@ -57,6 +60,11 @@ pub(crate) const HOLD_LIMITED_TREE: HoldTree = Contain::limited_tree;
 
 /// The type of [`HOLD_TREE`]. The argument is true if the tree must end with this process.
 pub(crate) type HoldTree = fn(bool) -> Contain;
+
+/// Returns the folder for streams of which bytes are left out, and what creates their files.
+pub(crate) fn spill(dir: &Path) -> Spill {
+    Spill { dir: dir.into(), create: ends::create_spill }
+}
 
 /// Copies a stream to the same stream of this process.
 pub(crate) const OPEN_TEE: OpenTee = tee::open_tee;

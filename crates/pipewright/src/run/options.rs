@@ -9,6 +9,7 @@ use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::base::signal::Signal;
 
 use super::background::{EnforcedRun, Enforcement, Enforcer, StatePlace};
+use super::ends::Spill;
 use super::on_demand;
 use super::run::{Children, FinishStatus};
 use crate::cancel::CancelToken;
@@ -66,7 +67,8 @@ impl Rules {
 ///
 /// Beyond the limit the pipes are still drained, so the child never blocks on them. Memory stays bounded: by the limit
 /// plus 64 KiB for [`keep_head`](Limit::keep_head) and [`fail`](Limit::fail), by twice the limit plus 64 KiB for
-/// [`keep_tail`](Limit::keep_tail).
+/// [`keep_tail`](Limit::keep_tail), and by the head, twice the tail and 64 KiB for
+/// [`keep_head_and_tail`](Limit::keep_head_and_tail).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limit {
     pub(crate) bytes: usize,
@@ -81,6 +83,8 @@ pub(crate) enum OnExceed {
     Fail,
     KeepHead,
     KeepTail,
+    /// The head is `bytes`; this is the tail.
+    KeepHeadAndTail(usize),
 }
 
 impl Limit {
@@ -101,6 +105,27 @@ impl Limit {
     #[must_use]
     pub const fn keep_tail(bytes: usize) -> Limit {
         Limit { bytes, on_exceed: OnExceed::KeepTail, only_counts: false }
+    }
+
+    /// Keeps the first `head` and the last `tail` bytes of each stream, for readers with little room: what went wrong
+    /// is at either end. A line between the two says how much is left out, as in `[5120 bytes, 87 lines left out]`.
+    ///
+    /// Both are cut at whole lines and, where a line is longer, at whole characters of UTF-8. Nothing is cut and
+    /// nothing added if all of it fits. [`spill_to`](crate::Command::spill_to) keeps all of it in a file. With
+    /// [`lines`](crate::Command::lines) and [`events`](crate::Command::events) the output comes at the end of the
+    /// stream.
+    ///
+    /// ```
+    /// use pipewright::{Command, Limit};
+    /// let mut command = Command::new("seq");
+    /// let done = command.arg("1000").limit(Limit::keep_head_and_tail(5, 10)).capture()?;
+    /// assert_eq!(done.stdout, "1\n2\n[3880 bytes, 996 lines left out]\n999\n1000\n");
+    /// assert!(done.truncated);
+    /// # Ok::<(), pipewright::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn keep_head_and_tail(head: usize, tail: usize) -> Limit {
+        Limit { bytes: head, on_exceed: OnExceed::KeepHeadAndTail(tail), only_counts: false }
     }
 
     pub(crate) fn keeps_tail(self) -> bool {
@@ -151,6 +176,7 @@ pub(crate) struct RunSettings {
     /// Enforces the rules in the background; `None` if that is not set.
     pub(crate) enforcer: Option<Enforcer>,
     pub(crate) limit: Option<Limit>,
+    pub(crate) spill: Option<Spill>,
     pub(crate) max_line_bytes: Option<usize>,
     pub(crate) decoding: Decoding,
     /// Sees to a child until it ends; `None` if its wait is all there is to do.
@@ -180,6 +206,7 @@ impl RunSettings {
             ("linger_drain", rules.linger_drain.is_some()),
             ("enforce_in_background", self.enforcer.is_some()),
             ("limit", self.limit.is_some()),
+            ("spill_to", self.spill.is_some()),
             ("max_line", self.max_line_bytes.is_some()),
             ("strict_utf8", self.decoding.is_set()),
         ];
@@ -305,6 +332,27 @@ macro_rules! option_setters {
             /// pipeline to the next is not limited.
             pub fn limit(&mut self, limit: $crate::Limit) -> &mut Self {
                 self.options.limit = Some(limit);
+                self
+            }
+
+            /// Writes each stream of which [`Limit::keep_head_and_tail`](crate::Limit::keep_head_and_tail) leaves out a
+            /// part to a file of its own in this folder: all of it, from its first byte on. The line about what is left
+            /// out names the file, and so do [`stdout_file`](crate::Captured::stdout_file) and
+            /// [`stderr_file`](crate::Captured::stderr_file). Only its owner can read it, and nobody removes it. If it
+            /// cannot be written, that line says so. A disk that does not answer holds the run up.
+            ///
+            /// ```
+            /// use pipewright::{Command, Limit};
+            /// let mut command = Command::new("seq");
+            /// command.arg("1000").limit(Limit::keep_head_and_tail(5, 10)).spill_to(std::env::temp_dir());
+            /// let file = command.capture()?.stdout_file.unwrap();
+            /// assert_eq!(std::fs::metadata(&file).unwrap().len(), 3893);
+            /// # std::fs::remove_file(file).unwrap();
+            /// # Ok::<(), pipewright::Error>(())
+            /// ```
+            #[doc(alias = "spill")]
+            pub fn spill_to(&mut self, folder: impl Into<::std::path::PathBuf>) -> &mut Self {
+                self.options.spill = Some($crate::run::on_demand::spill(&folder.into()));
                 self
             }
 

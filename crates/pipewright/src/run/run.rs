@@ -119,7 +119,7 @@ impl Run {
     ) -> Run {
         let ParentEnds { stdin, feed, stdout, stderr, .. } = ends;
         drop(stdin);
-        let streams = streams([stdout, stderr], collect, settings.limit);
+        let streams = streams([stdout, stderr], collect, settings);
         let state = Box::new(RunState::new(&settings.rules, info, feed, streams));
         Run::resuming(state, processes, program, settings.clone())
     }
@@ -628,12 +628,12 @@ pub(super) type Streams = [Option<(PipeReader, Sink)>; 2];
 pub(super) fn streams(
     ends: [Option<OutputEnd>; 2],
     collect: Collect,
-    limit: Option<Limit>,
+    settings: &RunSettings,
 ) -> Streams {
     let [stdout, stderr] = ends;
     [
-        stdout.map(|end| collect.stream(end, Source::Stdout, limit)),
-        stderr.map(|end| collect.stream(end, Source::Stderr, limit)),
+        stdout.map(|end| collect.stream(end, Source::Stdout, settings)),
+        stderr.map(|end| collect.stream(end, Source::Stderr, settings)),
     ]
 }
 
@@ -641,8 +641,8 @@ impl Collect {
     /// Returns the pipe, and its sink with its tee.
     // Not inlined: each copy adds to the program's size.
     #[inline(never)]
-    fn stream(self, end: OutputEnd, source: Source, limit: Option<Limit>) -> (PipeReader, Sink) {
-        let sink = self.sink(source, limit);
+    fn stream(self, end: OutputEnd, source: Source, settings: &RunSettings) -> (PipeReader, Sink) {
+        let sink = self.sink(source, settings.limit).with_spill(&settings.spill, source);
         let sink = match end.tee {
             Some(target) => sink.with_tee(target.open(source)),
             None => sink,

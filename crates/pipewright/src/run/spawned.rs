@@ -247,7 +247,7 @@ impl<P: Children + 'static> SpawnedRun<P> {
             stdout.map(|pipe| OutputEnd::new(pipe, stdout_tee)),
             stderr.map(|pipe| OutputEnd::new(pipe, stderr_tee)),
         ];
-        let streams = streams(ends, collect, self.options.limit);
+        let streams = streams(ends, collect, &self.options);
         let feed = self.input.take_feed();
         let mut state = match self.place.take_out() {
             Some(state) => state.with_streams(feed, streams),

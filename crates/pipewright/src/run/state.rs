@@ -788,6 +788,8 @@ impl RunState {
             leftovers_killed,
             stdout_bytes,
             stderr_bytes,
+            stdout_file: out.file,
+            stderr_file: err.file,
             stderr_merged: self.info.stderr_merged,
         };
         self.info.trace.run_ended(children, &output);

@@ -1,6 +1,7 @@
 //! One of the child's streams: read with a delay, copied to a tee, kept up to its limit, and in the end given
 //! up.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{io, mem};
 
@@ -8,8 +9,10 @@ use pipewright_os::base::memory;
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::wait::{FIRST_READ_BYTES, Slot};
 
+use super::ends::{HeadAndTail, Spill};
 use super::options::{Limit, OnExceed};
 use super::tee::{PanicPayload, Tee};
+use crate::outcome::Source;
 use crate::output::TeeFailed;
 
 /// One of the child's streams.
@@ -165,11 +168,15 @@ pub(crate) struct Sink {
     kept: Vec<u8>,
     storage: Storage,
     limit: Option<Limit>,
+    /// Keeps what [`Limit::keep_head_and_tail`] keeps, in place of `kept`.
+    ends: Option<Box<HeadAndTail>>,
     tee: Option<Box<dyn Tee>>,
     /// The stream has ended, and a tee that is called late does not know it.
     tells_end_late: bool,
     total_bytes: u64,
     truncated: bool,
+    /// The file with all of a stream that was cut.
+    file: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -198,26 +205,44 @@ pub(super) enum LimitCheck {
 impl Sink {
     pub(crate) fn new(limit: Option<Limit>) -> Sink {
         let only_counts = limit.is_some_and(|limit| limit.only_counts);
+        let ends = match limit {
+            Some(Limit { bytes, on_exceed: OnExceed::KeepHeadAndTail(tail), .. })
+                if !only_counts =>
+            {
+                Some(Box::new(HeadAndTail::new(bytes, tail)))
+            }
+            _ => None,
+        };
         Sink {
             kept: Vec::new(),
             storage: if only_counts { Storage::Nothing } else { Storage::All },
             limit,
+            ends,
             tee: None,
             tells_end_late: false,
             total_bytes: 0,
             truncated: false,
+            file: None,
         }
     }
 
     /// Creates a sink that only drains, and counts if there is a limit.
     pub(crate) fn discarding(limit: Option<Limit>) -> Sink {
-        Sink { storage: Storage::Nothing, ..Sink::new(limit) }
+        Sink { storage: Storage::Nothing, ends: None, ..Sink::new(limit) }
     }
 
     /// Creates a sink from which the caller takes chunks.
     pub(crate) fn for_chunks(limit: Option<Limit>) -> Sink {
         let storage = Storage::Chunks { has_new: false, room_bytes: FIRST_READ_BYTES };
         Sink { storage, ..Sink::new(limit) }
+    }
+
+    /// Writes a stream of which bytes are left out to a file.
+    pub(super) fn with_spill(mut self, spill: &Option<Spill>, source: Source) -> Sink {
+        if let (Some(ends), Some(spill)) = (&mut self.ends, spill) {
+            ends.spill(spill.clone(), source);
+        }
+        self
     }
 
     /// Returns the limit beyond which the child is stopped.
@@ -228,15 +253,22 @@ impl Sink {
     /// Drops the kept bytes, and keeps nothing from now on.
     pub(super) fn keep_nothing(&mut self) {
         self.storage = Storage::Nothing;
+        self.ends = None;
         self.kept.clear();
     }
 
-    /// Takes the new bytes, if there are any or the stream has ended. With `keep_tail` they are known only at the end.
+    /// Takes the new bytes, if there are any or the stream has ended. With `keep_tail` and `keep_head_and_tail` they are
+    /// known only at the end.
     pub(super) fn take(&mut self, at_end: bool) -> Option<Chunk> {
         let Storage::Chunks { has_new, .. } = &mut self.storage else { return None };
         let tail = self.limit.filter(|limit| limit.on_exceed == OnExceed::KeepTail);
-        if (tail.is_some() && !at_end) || !std::mem::take(has_new) {
+        let is_late = tail.is_some() || self.ends.is_some();
+        if (is_late && !at_end) || !std::mem::take(has_new) {
             return None;
+        }
+        if let Some(ends) = self.ends.take() {
+            // The cut is between characters, and a line says so.
+            return Some(Chunk { bytes: self.finish_ends(*ends), at_end, cut_by: None });
         }
         let mut bytes = std::mem::take(&mut self.kept);
         if let Some(limit) = tail {
@@ -244,6 +276,14 @@ impl Sink {
         }
         let cut_by = self.limit.filter(|_| at_end && self.truncated);
         Some(Chunk { bytes, at_end, cut_by })
+    }
+
+    /// Returns what the ends have kept.
+    fn finish_ends(&mut self, ends: HeadAndTail) -> Vec<u8> {
+        let kept = ends.finish();
+        self.truncated |= kept.is_cut;
+        self.file = kept.file;
+        kept.bytes
     }
 
     /// Records the end of the stream.
@@ -372,6 +412,8 @@ impl Sink {
     /// Returns the room that the buffer needs at least, and the room to reserve if it has less.
     fn room_for(&self, buffer: &Vec<u8>) -> (usize, usize) {
         match (&self.storage, self.limit) {
+            // It is emptied after each read.
+            _ if self.ends.is_some() => (MIN_ROOM_BYTES, SCRATCH_BYTES),
             (Storage::Nothing | Storage::ForTee, _) => (MIN_ROOM_BYTES, SCRATCH_BYTES),
             // Twice the limit plus a chunk is the most that is ever needed.
             (Storage::All, Some(limit))
@@ -401,6 +443,10 @@ impl Sink {
         }
         self.write_to_tee(&buffer[buffer.len() - new..]);
         let is_full = buffer.len() == buffer.capacity() || new >= MAX_ROOM_BYTES / 2;
+        if let Some(ends) = &mut self.ends {
+            ends.push(&buffer);
+            buffer.clear();
+        }
         let check = self.apply_limit(&mut buffer, new);
         match &mut self.storage {
             Storage::All | Storage::ForTee => {}
@@ -435,6 +481,10 @@ impl Sink {
 
     fn apply_limit(&mut self, buffer: &mut Vec<u8>, new: usize) -> LimitCheck {
         let Some(Limit { bytes, on_exceed, .. }) = self.limit else { return LimitCheck::Within };
+        if let OnExceed::KeepHeadAndTail(tail) = on_exceed {
+            self.truncated |= self.total_bytes > bytes.saturating_add(tail) as u64;
+            return LimitCheck::Within;
+        }
         if on_exceed == OnExceed::KeepTail {
             if buffer.len() > bytes.saturating_mul(2) {
                 self.keep_tail(buffer, bytes);
@@ -468,8 +518,12 @@ impl Sink {
         if let Some(Limit { bytes, on_exceed: OnExceed::KeepTail, .. }) = self.limit {
             self.keep_tail(&mut kept, bytes);
         }
+        if let Some(ends) = self.ends.take() {
+            kept = self.finish_ends(*ends);
+        }
         Collected {
             kept,
+            file: self.file,
             total_bytes: self.total_bytes,
             truncated: self.truncated,
             tee_failed: self.tee.and_then(|tee| tee.failed()),
@@ -509,6 +563,7 @@ impl LateTee {
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     pub(super) kept: Vec<u8>,
+    pub(super) file: Option<PathBuf>,
     pub(super) total_bytes: u64,
     pub(super) truncated: bool,
     pub(super) tee_failed: Option<TeeFailed>,

@@ -1,0 +1,326 @@
+//! The start and the end of a stream, with a line that says what is left out between them. That is never in memory; on
+//! request all of the stream is in a file.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pipewright_os::base::error::OneLine;
+use pipewright_os::base::private_file;
+
+use crate::outcome::Source;
+use crate::output::Decoding;
+
+/// Keeps the first and the last bytes of a stream, cut at whole lines: see
+/// [`Limit::keep_head_and_tail`](crate::Limit::keep_head_and_tail).
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct HeadAndTail {
+    head_bytes: usize,
+    tail_bytes: usize,
+    /// The first bytes.
+    start: Vec<u8>,
+    /// The number of them that have been taken.
+    taken: usize,
+    /// The last ones: at most twice the tail, and a chunk.
+    end: Vec<u8>,
+    left_out: LeftOut,
+    file: SpillFile,
+}
+
+/// The kept bytes of a stream that has ended.
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct KeptEnds {
+    /// The start that was not taken, the line about what is left out, and the end.
+    pub bytes: Vec<u8>,
+    /// True if bytes were left out.
+    pub is_cut: bool,
+    /// The file with all of the stream, if bytes were left out and it could be written.
+    pub file: Option<PathBuf>,
+}
+
+/// The bytes that are left out.
+#[derive(Debug, Default)]
+struct LeftOut {
+    bytes: u64,
+    line_feeds: u64,
+    /// True if the last one ends a line.
+    ends_line: bool,
+}
+
+/// A folder for streams of which bytes are left out.
+#[derive(Debug, Clone)]
+pub(crate) struct Spill {
+    pub(crate) dir: Arc<Path>,
+    /// A pointer, for program size: see [`on_demand`](super::on_demand).
+    pub(crate) create: CreateSpill,
+}
+
+/// Creates the file of a stream in a folder.
+pub(crate) type CreateSpill = fn(&Path, Source) -> io::Result<(File, PathBuf)>;
+
+/// The file of a stream.
+#[derive(Debug)]
+enum SpillFile {
+    NotWanted,
+    Wanted(Spill, Source),
+    Open(File, PathBuf),
+    Failed(io::Error),
+}
+
+impl HeadAndTail {
+    /// Creates one that keeps at most this many bytes.
+    #[must_use]
+    pub fn new(head_bytes: usize, tail_bytes: usize) -> HeadAndTail {
+        HeadAndTail {
+            head_bytes,
+            tail_bytes,
+            start: Vec::new(),
+            taken: 0,
+            end: Vec::new(),
+            left_out: LeftOut::default(),
+            file: SpillFile::NotWanted,
+        }
+    }
+
+    /// Writes all of the stream to a file once bytes are left out.
+    pub(super) fn spill(&mut self, spill: Spill, source: Source) {
+        self.file = SpillFile::Wanted(spill, source);
+    }
+
+    /// Adds bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.file.write(&[bytes]);
+        let (first, rest) = bytes.split_at(bytes.len().min(self.head_bytes - self.start.len()));
+        self.start.extend_from_slice(first);
+        self.end.extend_from_slice(rest);
+        if self.end.len() > self.tail_bytes.saturating_mul(2) {
+            self.leave_out(self.end.len() - self.tail_bytes);
+        }
+    }
+
+    /// Takes the lines of the start that are whole, for a reader who does not want to wait for the end.
+    #[must_use]
+    pub fn take_start(&mut self) -> &[u8] {
+        let whole = line_ends(&self.start).unwrap_or(0).max(self.taken);
+        self.start.get(mem::replace(&mut self.taken, whole)..whole).unwrap_or_default()
+    }
+
+    /// Leaves out the first bytes of the end.
+    fn leave_out(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.file.open(&[&self.start, &self.end]);
+            self.left_out.add(self.end.drain(..bytes).as_slice());
+        }
+    }
+
+    /// Ends the stream.
+    #[must_use]
+    pub fn finish(mut self) -> KeptEnds {
+        self.leave_out(self.end.len().saturating_sub(self.tail_bytes));
+        let taken = self.taken;
+        let mut bytes = self.start;
+        if self.left_out.bytes == 0 {
+            bytes.extend_from_slice(&self.end);
+            bytes.drain(..taken);
+            return KeptEnds { bytes, is_cut: false, file: None };
+        }
+        // Whole lines or, of a line that is longer, whole characters.
+        let whole = Decoding::default().without_half_a_character(&bytes).len();
+        let kept = line_ends(&bytes).unwrap_or(whole).max(taken);
+        self.left_out.bytes += (bytes.len() - kept) as u64;
+        bytes.truncate(kept);
+        let first_line = self.end.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+        let later = |byte: &&u8| **byte & 0xc0 == 0x80;
+        let rest = match first_line {
+            _ if self.left_out.ends_line => 0,
+            Some(line) if line < self.end.len() => line,
+            _ => self.end.iter().take(3).take_while(later).count(),
+        };
+        self.left_out.add(self.end.drain(..rest).as_slice());
+        if bytes.last().is_some_and(|last| *last != b'\n') {
+            bytes.push(b'\n');
+        }
+        let file = self.file.finish();
+        bytes.extend_from_slice(self.left_out.line(&file).as_bytes());
+        bytes.extend_from_slice(&self.end);
+        bytes.drain(..taken);
+        KeptEnds { bytes, is_cut: true, file: file.ok().flatten() }
+    }
+}
+
+/// Returns the number of bytes up to the end of the last whole line; `None` if no line is whole.
+fn line_ends(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1)
+}
+
+impl LeftOut {
+    fn add(&mut self, bytes: &[u8]) {
+        if let Some(last) = bytes.last() {
+            self.bytes += bytes.len() as u64;
+            self.line_feeds += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.ends_line = *last == b'\n';
+        }
+    }
+
+    /// Returns the line about it.
+    fn line(&self, file: &io::Result<Option<PathBuf>>) -> String {
+        // The last one may have been cut.
+        let lines = self.line_feeds + u64::from(!self.ends_line);
+        let s = |count: u64| if count == 1 { "" } else { "s" };
+        let bytes = self.bytes;
+        let what = format!("{bytes} byte{}, {lines} line{} left out", s(bytes), s(lines));
+        match file {
+            Ok(None) => format!("[{what}]\n"),
+            Ok(Some(path)) => format!("[{what}: all is in {}]\n", OneLine(&path.to_string_lossy())),
+            Err(error) => format!("[{what}: cannot keep them in a file: {error}]\n"),
+        }
+    }
+}
+
+impl SpillFile {
+    /// Creates the file, if it is wanted and not there, with these bytes.
+    fn open(&mut self, parts: &[&[u8]]) {
+        let SpillFile::Wanted(Spill { dir, create }, source) = self else { return };
+        match create(dir, *source) {
+            Ok((file, path)) => *self = SpillFile::Open(file, path),
+            Err(error) => return *self = SpillFile::Failed(error),
+        }
+        self.write(parts);
+    }
+
+    /// Adds bytes to the file, if it is there.
+    fn write(&mut self, parts: &[&[u8]]) {
+        let SpillFile::Open(file, _) = self else { return };
+        let written = parts.iter().try_for_each(|part| file.write_all(part));
+        if let Err(error) = written {
+            *self = SpillFile::Failed(error);
+        }
+    }
+
+    fn finish(self) -> io::Result<Option<PathBuf>> {
+        match self {
+            SpillFile::NotWanted | SpillFile::Wanted(..) => Ok(None),
+            SpillFile::Open(_, path) => Ok(Some(path)),
+            SpillFile::Failed(error) => Err(error),
+        }
+    }
+}
+
+/// Creates a file for a stream, which only this user can read.
+pub(super) fn create_spill(dir: &Path, source: Source) -> io::Result<(File, PathBuf)> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = dir.join(format!("{source}-{}-{number}", std::process::id()));
+        match private_file::create_new(&path) {
+            // Of an earlier process with our number.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created.map(|file| (file, path)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn kept(head: usize, tail: usize, text: &str, chunk: usize) -> String {
+        let mut ends = HeadAndTail::new(head, tail);
+        let mut all = Vec::new();
+        for chunk in text.as_bytes().chunks(chunk) {
+            ends.push(chunk);
+            all.extend_from_slice(ends.take_start());
+            assert!(ends.start.len() <= head && ends.end.len() <= 2 * tail);
+        }
+        let rest = ends.finish();
+        assert_eq!(rest.is_cut, text.len() > head + tail);
+        all.extend_from_slice(&rest.bytes);
+        String::from_utf8(all).unwrap()
+    }
+
+    #[test]
+    fn whole_lines_stand_around_the_line_about_the_rest() {
+        let text = "one\ntwo\nthree\nfour\nfive\n";
+        for chunk in [1, 3, 100] {
+            for (head, tail, expected) in [
+                (100, 0, text),
+                (12, 12, text),
+                (4, 5, "one\n[15 bytes, 3 lines left out]\nfive\n"),
+                // A line that does not fit whole is left out whole.
+                (7, 7, "one\n[15 bytes, 3 lines left out]\nfive\n"),
+                (0, 5, "[19 bytes, 4 lines left out]\nfive\n"),
+                (4, 0, "one\n[20 bytes, 4 lines left out]\n"),
+                (0, 0, "[24 bytes, 5 lines left out]\n"),
+                (13, 10, "one\ntwo\n[6 bytes, 1 line left out]\nfour\nfive\n"),
+            ] {
+                assert_eq!(kept(head, tail, text, chunk), expected, "{head}+{tail}, {chunk}");
+            }
+            // A line that is longer than what is kept is cut between characters.
+            let line = "\u{e9}\u{e9}\u{e9}\u{e9}";
+            assert_eq!(kept(3, 3, line, chunk), "\u{e9}\n[4 bytes, 1 line left out]\n\u{e9}");
+            assert_eq!(kept(1, 1, "abc\n", chunk), "a\n[2 bytes, 1 line left out]\n\n");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_and_what_is_said_make_up_the_stream(
+            text in "[a\u{e9}\u{1f600}\n]{0,60}",
+            head in 0..30_usize,
+            tail in 0..30_usize,
+            chunk in 1..40_usize,
+        ) {
+            let kept = kept(head, tail, &text, chunk);
+            if text.len() <= head + tail {
+                prop_assert_eq!(kept, text);
+            } else {
+                let (start, rest) = kept.split_once('[').unwrap();
+                let (said, end) = rest.split_once("left out]\n").unwrap();
+                let bytes: usize = said.split(' ').next().unwrap().parse().unwrap();
+                // A line that was cut has a line feed of ours.
+                let is_ours = start.len() > head || !text.starts_with(start);
+                let start = &start[..start.len() - usize::from(is_ours)];
+                prop_assert!(text.starts_with(start) && text.ends_with(end));
+                prop_assert!(start.len() <= head && end.len() <= tail);
+                prop_assert_eq!(start.len() + bytes + end.len(), text.len());
+                let middle = &text[start.len()..text.len() - end.len()];
+                let lines = middle.split_inclusive('\n').count();
+                prop_assert_eq!(said.split(' ').nth(2), Some(&*lines.to_string()));
+            }
+        }
+    }
+
+    #[test]
+    fn the_file_has_all_of_a_stream_that_was_cut_and_none_is_made_for_another() {
+        let dir = std::env::temp_dir().join(format!("spill-test-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let spill = Spill { dir: dir.clone().into(), create: create_spill };
+        let run = |spill: Spill, chunks: &[&str]| {
+            let mut ends = HeadAndTail::new(4, 4);
+            ends.spill(spill, Source::Stderr);
+            chunks.iter().for_each(|chunk| ends.push(chunk.as_bytes()));
+            ends.finish()
+        };
+        assert_eq!(run(spill.clone(), &["whole", "\n"]).file, None);
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+        // Cut while it runs, and only at its end.
+        for chunks in [&["one\n", "two\nthree\n", "end\n"][..], &["one\n", "three\n"]] {
+            let kept = run(spill.clone(), chunks);
+            let path = kept.file.unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), chunks.concat());
+            let said = format!("left out: all is in {}]", path.display());
+            assert!(String::from_utf8(kept.bytes).unwrap().contains(&said));
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+        let kept = run(spill, &["one\ntwo\nthree\n"]);
+        let text = String::from_utf8(kept.bytes).unwrap();
+        assert!(kept.file.is_none() && text.contains("cannot keep them in a file: "), "{text}");
+    }
+}
