@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io, mem};
 
-use pipewright::Source;
+use pipewright::{HeadAndTail, Source};
 
 use super::content::{Content, Shared};
 use super::folder::{self, Folder};
@@ -18,6 +18,8 @@ pub(super) struct AttemptOutput(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     max_bytes: u64,
+    /// What keeps the start and the end of each stream, stdout first.
+    ends: Option<Box<[HeadAndTail; 2]>>,
     /// The numbers of bytes that the attempt wrote, stdout first.
     bytes: [u64; 2],
     streams: [Stream; 2],
@@ -58,6 +60,17 @@ pub(super) struct Finished {
     pub(super) stored: Vec<(Source, Content)>,
 }
 
+/// Returns what keeps the start and the end of both streams.
+fn ends(options: &OutputOptions, (head, tail): (usize, usize)) -> [HeadAndTail; 2] {
+    [Source::Stdout, Source::Stderr].map(|source| {
+        let mut ends = HeadAndTail::new(head, tail);
+        if let Some(folder) = &options.spill_to {
+            ends.spill_to(folder, source);
+        }
+        ends
+    })
+}
+
 impl AttemptOutput {
     pub(super) fn new(
         shared: &Shared,
@@ -71,6 +84,7 @@ impl AttemptOutput {
         };
         AttemptOutput(Arc::new(Mutex::new(State {
             max_bytes: options.max_bytes.unwrap_or(u64::MAX),
+            ends: options.head_and_tail.map(|sizes| Box::new(ends(options, sizes))),
             bytes: [0; 2],
             streams: [Source::Stdout, Source::Stderr]
                 .map(|source| Stream::new(source, shared, options, (job, tag))),
@@ -105,6 +119,7 @@ impl AttemptOutput {
     /// Ends the output. Bytes that a sink writes later are discarded.
     pub(super) fn finish(&self) -> Finished {
         let mut state = self.lock();
+        state.end_ends();
         let State { bytes, streams, tail, folder, on_node, error, is_truncated, .. } = &mut *state;
         streams.iter_mut().for_each(Stream::end);
         let on_node = mem::take(on_node);
@@ -132,9 +147,34 @@ impl State {
         self.bytes[index] += bytes.len() as u64;
         let kept = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
         self.is_truncated |= kept < bytes.len();
-        let Some(bytes) = bytes.get(..kept).filter(|bytes| !bytes.is_empty()) else { return };
+        let bytes = bytes.get(..kept).unwrap_or_default();
+        match &mut self.ends {
+            None => self.pass(source, bytes),
+            Some(ends) => {
+                ends[index].push(bytes);
+                let lines = ends[index].take_start().to_vec();
+                self.pass(source, &lines);
+            }
+        }
+    }
+
+    /// Passes on what the ends have kept until now.
+    fn end_ends(&mut self) {
+        let Some(ends) = self.ends.take() else { return };
+        for (source, ends) in [Source::Stdout, Source::Stderr].into_iter().zip(*ends) {
+            let kept = ends.finish();
+            self.is_truncated |= kept.is_cut;
+            self.pass(source, &kept.bytes);
+        }
+    }
+
+    /// Passes bytes on to the files and the streams.
+    fn pass(&mut self, source: Source, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         let written = self.folder.as_mut().map_or(Ok(()), |folder| folder.write(source, bytes));
-        let printed = self.streams[index]
+        let printed = self.streams[source as usize]
             .write(bytes)
             .map_err(|error| OutputError::new(OutputErrorKind::Spool(source), error));
         for error in [written, printed].into_iter().filter_map(Result::err) {

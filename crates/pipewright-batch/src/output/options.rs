@@ -40,6 +40,7 @@ pub enum OutputMode {
 /// | `tag` | each line has a tag, and a last line without an end gets one | each line has a tag | no effect |
 /// | `dir` | files and printing | files and printing | only files |
 /// | `max_bytes` | the rest of a stream is neither printed nor in its file | as for `Group` | limits the file |
+/// | `head_and_tail` | a line says what is left out between both | lines of the tail come at the end | limits the file |
 ///
 /// The files of `dir` have the exact bytes of a stream, without tags. With `on_nodes` an executor of other machines
 /// does not send output to this one: nothing is printed, and `dir` has to be on a file system that all of them share.
@@ -63,6 +64,12 @@ pub struct OutputOptions {
     pub on_nodes: bool,
     /// The most bytes of each stream of an attempt. The first ones are kept, and the rest only counts.
     pub max_bytes: Option<u64>,
+    /// The most bytes of the start and of the end of each stream of an attempt. Both are cut at whole lines, and a line
+    /// between them says how much is left out.
+    pub head_and_tail: Option<(usize, usize)>,
+    /// A folder for streams of which `head_and_tail` leaves out a part: each is a file with all of its bytes, for its
+    /// owner only.
+    pub spill_to: Option<PathBuf>,
     /// True to let no other user read the folders and the files of `dir` (modes 0700 and 0600).
     pub private: bool,
     /// How streams show tags.
@@ -91,6 +98,8 @@ impl Default for OutputOptions {
             dir: None,
             on_nodes: false,
             max_bytes: None,
+            head_and_tail: None,
+            spill_to: None,
             private: false,
             tag_styles: TagStyles::default(),
             is_durable: false,
@@ -111,6 +120,8 @@ impl fmt::Debug for OutputOptions {
             .field("dir", &self.dir)
             .field("on_nodes", &self.on_nodes)
             .field("max_bytes", &self.max_bytes)
+            .field("head_and_tail", &self.head_and_tail)
+            .field("spill_to", &self.spill_to)
             .field("private", &self.private)
             .finish_non_exhaustive()
     }

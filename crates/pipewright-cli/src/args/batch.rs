@@ -18,7 +18,7 @@ pub(crate) use starts::StartOptions;
 
 use super::headings;
 use super::run::ShowOutput;
-use super::shared::{EnvironmentOptions, ResourceOptions, RetryOptions};
+use super::shared::{EnvironmentOptions, KeepOptions, ResourceOptions, RetryOptions};
 use super::values::{SignalParser, Span, parse_bytes};
 
 /// Options of `batch`.
@@ -239,10 +239,8 @@ pub(crate) struct BatchOptions {
           help_heading = headings::NODES)]
     pub(crate) output_on_nodes: bool,
 
-    /// Keep only the first BYTES of each stream of a job
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_hint = ValueHint::Other,
-          value_parser = parse_bytes, help_heading = headings::OUTPUT)]
-    pub(crate) keep_output: Option<usize>,
+    #[command(flatten)]
+    pub(crate) keep: KeepOptions,
 
     /// When to print the output of a job
     #[arg(long, value_name = "WHEN", default_value = "always", help_heading = headings::OUTPUT)]

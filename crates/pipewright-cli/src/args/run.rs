@@ -9,7 +9,7 @@ use pipewright::{Handle, Linger, Signal};
 use pipewright_batch::{UnitError, parse_duration};
 
 use super::headings;
-use super::shared::{EnvironmentOptions, ResourceOptions, RetryOptions};
+use super::shared::{EnvironmentOptions, KeepOptions, ResourceOptions, RetryOptions};
 use super::values::{SignalParser, Span, parse_bytes, parse_count, wrong};
 
 /// Options of `run`.
@@ -46,6 +46,9 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) retry: RetryOptions,
 
+    #[command(flatten)]
+    pub(crate) keep: KeepOptions,
+
     /// Stop after DUR in all, with all attempts and delays
     ///
     /// --timeout applies to each attempt.
@@ -55,7 +58,7 @@ pub(crate) struct RunOptions {
 
     /// Start in a new session, print the pid and exit
     #[arg(long, help_heading = headings::STOPPING, conflicts_with_all = [
-        "timeout", "idle_timeout", "total_timeout", "show_output", "tail", "tee", "max_output",
+        "timeout", "idle_timeout", "total_timeout", "show_output", "tail", "tee", "max_output", "keep_output",
         "retries", "contain", "report",
         "json", "pty", "time", "memory", "swap", "cpus", "pids",
     ])]
@@ -93,7 +96,7 @@ pub(crate) struct RunOptions {
 
     /// Record the terminal of --pty in FILE, for asciinema
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "pty",
-          conflicts_with_all = ["stdout", "tee"], hide_short_help = true, help_heading = headings::OUTPUT)]
+          conflicts_with_all = ["stdout", "tee", "keep_output"], hide_short_help = true, help_heading = headings::OUTPUT)]
     pub(crate) record: Option<PathBuf>,
 
     /// Format of --record
@@ -103,16 +106,16 @@ pub(crate) struct RunOptions {
 
     /// Print the last N lines of each stream if the command fails, and nothing else
     #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true, value_parser = parse_count,
-          conflicts_with = "tee", hide_short_help = true, help_heading = headings::OUTPUT)]
+          conflicts_with_all = ["tee", "keep_output"], hide_short_help = true, help_heading = headings::OUTPUT)]
     pub(crate) tail: Option<u32>,
 
     /// Print TEXT before each line of output
     #[arg(long, value_name = "TEXT", value_hint = ValueHint::Other, hide_short_help = true,
-          conflicts_with_all = ["show_output", "tail", "detach"], help_heading = headings::OUTPUT)]
+          conflicts_with_all = ["show_output", "tail", "detach", "keep_output"], help_heading = headings::OUTPUT)]
     pub(crate) prefix: Option<String>,
 
     /// Print the time before each line of output
-    #[arg(long, hide_short_help = true, conflicts_with_all = ["show_output", "tail", "detach"],
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["show_output", "tail", "detach", "keep_output"],
           help_heading = headings::OUTPUT)]
     pub(crate) timestamps: bool,
 

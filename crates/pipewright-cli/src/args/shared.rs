@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, TypedValueParser};
@@ -12,6 +13,7 @@ use pipewright_batch::RetryOn;
 
 use super::headings;
 use super::values::{Span, parse_bytes, parse_count, parse_mode, parse_some_bytes};
+use crate::Failure;
 
 /// Options about what a command starts with.
 #[derive(Debug, Args)]
@@ -117,6 +119,65 @@ impl ResourceOptions {
         }
         let is_limited = limits.kinds().next().is_some();
         (is_limited || measures).then_some(limits)
+    }
+}
+
+/// Options about output of which a part is kept.
+#[derive(Debug, Args)]
+pub(crate) struct KeepOptions {
+    /// Keep only the first HEAD bytes of each stream and, with +TAIL, the last ones
+    ///
+    /// With +TAIL both are cut at whole lines, and a line between them says how much is left out. The command runs on.
+    #[arg(long, value_name = "HEAD[+TAIL]", allow_hyphen_values = true, value_hint = ValueHint::Other,
+          hide_short_help = true, help_heading = headings::OUTPUT)]
+    pub(crate) keep_output: Option<KeptBytes>,
+
+    /// Write all of a stream that --keep-output HEAD+TAIL cuts to a file in DIR
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "keep_output", hide_short_help = true,
+          help_heading = headings::OUTPUT)]
+    pub(crate) spill: Option<PathBuf>,
+}
+
+/// The bytes that are kept of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeptBytes {
+    pub(crate) head: usize,
+    /// `None`: the head alone, cut anywhere, with no line about the rest.
+    pub(crate) tail: Option<usize>,
+}
+
+impl FromStr for KeptBytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<KeptBytes, String> {
+        let head = parse_bytes(text);
+        // A size may have a sign in its exponent.
+        match (head, text.rsplit_once('+')) {
+            (Ok(head), _) => Ok(KeptBytes { head, tail: None }),
+            (Err(error), None) => Err(error),
+            (Err(_), Some((head, tail))) => {
+                Ok(KeptBytes { head: parse_bytes(head)?, tail: Some(parse_bytes(tail)?) })
+            }
+        }
+    }
+}
+
+impl KeepOptions {
+    /// Returns the start and the end that are kept, if there is an end.
+    ///
+    /// # Errors
+    /// There is a folder for the rest, and no end.
+    pub(crate) fn head_and_tail(&self) -> Result<Option<(usize, usize)>, Failure> {
+        let both = self.keep_output.and_then(|kept| Some((kept.head, kept.tail?)));
+        if both.is_none() && self.spill.is_some() {
+            return Err(Failure("--spill needs a tail: --keep-output HEAD+TAIL".to_owned()));
+        }
+        Ok(both)
+    }
+
+    /// Returns the number of bytes of the start that are kept, if there is no end.
+    pub(crate) fn head(&self) -> Option<usize> {
+        self.keep_output.filter(|kept| kept.tail.is_none()).map(|kept| kept.head)
     }
 }
 

@@ -187,8 +187,14 @@ fn output(options: &BatchOptions) -> Result<OutputOptions, Failure> {
         *dir = std::path::absolute(&dir).unwrap_or_else(|_| dir.clone());
     }
     // A job that exceeds --max-output is stopped, and the excess is not printed.
-    let most = options.keep_output.into_iter().chain(options.max_output).min();
+    let most = options.keep.head().into_iter().chain(options.max_output).min();
     output.max_bytes = most.map(|bytes| bytes as u64);
+    output.head_and_tail = options.keep.head_and_tail()?;
+    if output.head_and_tail.is_some() && output.on_nodes {
+        let message = "--output-on-nodes keeps the head alone: write --keep-output BYTES";
+        return Err(Failure(message.to_owned()));
+    }
+    output.spill_to = options.keep.spill.clone();
     Ok(output)
 }
 

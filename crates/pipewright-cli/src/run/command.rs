@@ -96,6 +96,7 @@ fn set_streams(
         Some(OutputTarget::Null) => watched(Stdio::null(), &options.common),
         None if options.is_captured() => kept.stdio(stream),
         _ if options.show_output == ShowOutput::Never => Stdio::tee_to(Stdio::null()),
+        _ if options.keep.keep_output.is_some() => kept.passed(stream),
         _ if options.is_marked() || tee.is_some() => marked(stream, options, tee),
         _ if options.common.passes_through() => Stdio::tee(),
         _ => Stdio::inherit(),
@@ -139,6 +140,7 @@ pub(super) fn watched_terminal(
         (Some(OutputTarget::Null), None) => Stdio::tee_to(Stdio::null()),
         _ if options.is_captured() => kept.stdio(Source::Stdout),
         _ if options.show_output == ShowOutput::Never => Stdio::tee_to(Stdio::null()),
+        _ if options.keep.keep_output.is_some() => kept.passed(Source::Stdout),
         _ if options.is_marked() || tee.is_some() => marked(Source::Stdout, options, tee),
         _ => Stdio::tee(),
     }

@@ -2,17 +2,20 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pipewright::{
-    Captured, Containment, Error, Exceeded, ExitStatus, Outcome, Output, Signal, Source, Stdio,
+    Captured, Containment, Error, Exceeded, ExitStatus, HeadAndTail, Outcome, Output, Signal,
+    Source, Stdio,
 };
 use pipewright_batch::{AttemptOutcome, Spooled, shell_quoted};
 use pipewright_os::base::error::{OneLine, Quoted};
+use pipewright_os::base::stdio;
 
 use crate::args::{CommonOptions, RetryOptions, RunOptions, Span};
-use crate::print_error;
+use crate::{Failure, print_error};
 
 /// The attempts of a run.
 #[derive(Debug)]
@@ -183,28 +186,78 @@ pub(crate) fn quoted(names: &str) -> String {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Kept {
     streams: Arc<[Mutex<Stream>; 2]>,
-    /// The most bytes of a stream: those of `--max-output`.
+    /// The most bytes of a stream: those of `--max-output`, or the head of `--keep-output`.
     most: Option<usize>,
+    /// The start and the end of a stream, and the folder for all of one that is cut.
+    ends: Option<((usize, usize), Option<PathBuf>)>,
 }
 
 #[derive(Debug, Default)]
 struct Stream {
     output: Spooled,
+    /// Keeps the output, in place of `output`.
+    ends: Option<HeadAndTail>,
     bytes: usize,
     /// The first failure. What came after it is not kept.
     failed: Option<io::Error>,
 }
 
 impl Kept {
-    pub(super) fn new(most: Option<usize>) -> Kept {
-        Kept { most, ..Kept::default() }
+    pub(super) fn new(options: &RunOptions) -> Result<Kept, Failure> {
+        let ends = options.keep.head_and_tail()?;
+        if options.keep.keep_output.is_some() && options.common.tee.is_some() {
+            let message = "--keep-output cannot be used with --tee: --spill keeps all in a file";
+            return Err(Failure(message.to_owned()));
+        }
+        Ok(Kept {
+            streams: Arc::default(),
+            most: options.common.max_output.into_iter().chain(options.keep.head()).min(),
+            ends: ends.map(|sizes| (sizes, options.keep.spill.clone())),
+        })
     }
 
     /// Keeps nothing any more: another attempt begins.
     pub(super) fn clear(&self) {
         for source in [Source::Stdout, Source::Stderr] {
-            *self.stream(source) = Stream::default();
+            let ends = self.ends.as_ref().map(|((head, tail), folder)| {
+                let mut ends = HeadAndTail::new(*head, *tail);
+                if let Some(folder) = folder {
+                    ends.spill_to(folder, source);
+                }
+                ends
+            });
+            *self.stream(source) = Stream { ends, ..Stream::default() };
         }
+    }
+
+    /// Returns the destination of a stream that is passed on up to its limit, and whose end is
+    /// [printed](Self::print_ends) later.
+    pub(super) fn passed(&self, source: Source) -> Stdio {
+        let kept = self.clone();
+        Stdio::tee_map(source, None, move |chunk| {
+            let mut stream = kept.stream(source);
+            let chunk = stream.next(chunk, kept.most);
+            match &mut stream.ends {
+                None => chunk.to_vec(),
+                Some(ends) => {
+                    ends.push(chunk);
+                    ends.take_start().to_vec()
+                }
+            }
+        })
+    }
+
+    /// Prints what is kept of streams that are passed on.
+    ///
+    /// # Errors
+    /// It cannot be printed.
+    pub(super) fn print_ends(&self) -> io::Result<()> {
+        let print = |source, to: &mut dyn Write| match self.stream(source).ends.take() {
+            Some(ends) => to.write_all(&ends.finish().bytes).and_then(|()| to.flush()),
+            None => Ok(()),
+        };
+        let stdout = print(Source::Stdout, &mut stdio::stdout());
+        stdout.and(print(Source::Stderr, &mut io::stderr()))
     }
 
     /// Returns the destination of a stream.
@@ -217,10 +270,10 @@ impl Kept {
         let kept = self.clone();
         move |chunk: &[u8]| {
             let mut stream = kept.stream(source);
-            if stream.failed.is_none() {
-                let most = kept.most.map_or(usize::MAX, |most| most.saturating_sub(stream.bytes));
-                let chunk = chunk.get(..most).unwrap_or(chunk);
-                stream.bytes = stream.bytes.saturating_add(chunk.len());
+            let chunk = stream.next(chunk, kept.most);
+            if let Some(ends) = &mut stream.ends {
+                ends.push(chunk);
+            } else if stream.failed.is_none() {
                 stream.failed = stream.output.push(chunk).err();
             }
         }
@@ -237,6 +290,9 @@ impl Kept {
         to: &mut impl Write,
     ) -> io::Result<()> {
         let mut stream = self.stream(source);
+        if let Some(ends) = stream.ends.take() {
+            return to.write_all(&ends.finish().bytes);
+        }
         write_last(&stream.output, lines, to)?;
         stream.failed.take().map_or(Ok(()), Err)
     }
@@ -246,6 +302,16 @@ impl Kept {
         let stream = if source == Source::Stdout { stdout } else { stderr };
         // It is consistent between calls.
         stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stream {
+    /// Returns the part of the next chunk that is within the limit.
+    fn next<'a>(&mut self, chunk: &'a [u8], most: Option<usize>) -> &'a [u8] {
+        let most = most.map_or(usize::MAX, |most| most.saturating_sub(self.bytes));
+        let chunk = chunk.get(..most).unwrap_or(chunk);
+        self.bytes = self.bytes.saturating_add(chunk.len());
+        chunk
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     let grace = options.common.kill_after.duration;
     let interrupt = Interrupt::catch(&cancel, shares_terminal, followed, grace)
         .map_err(Failure::cannot("catch signals"))?;
-    let kept = Kept::new(options.common.max_output);
+    let kept = Kept::new(&options)?;
     let tee = TeeFile::new(options.common.tee.as_deref(), options.append)?;
     let mut command = command::build(&options, &cancel, &kept, tee.as_ref())?;
     let terminal = match options.pty {
@@ -63,6 +63,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     };
     let mut retries = Retries::new(&options);
     let mut timed = Timed::default();
+    let mut lost = None;
     if let Some(end) = retries.end() {
         command.deadline(end);
     }
@@ -74,6 +75,8 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
             ending::print_start(&[&options.command]);
         }
         let result = attempt(&mut command, &options, terminal.as_ref(), &interrupt);
+        let printed = if options.is_captured() { Ok(()) } else { kept.print_ends() };
+        lost = lost.or(printed.err().filter(|error| !print::is_reader_gone(error)));
         interrupt.command_ended();
         watch.iter().for_each(StartWatch::rests);
         if let Some(capture) = result.as_ref().ok().filter(|_| options.common.verbose) {
@@ -108,6 +111,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         Err(error) => exit_code::of_error(error),
     };
     let code = show(&options, &result, &kept, code);
+    let code = lost.map_or(code, |error| report::fail("print the output", &error, code));
     timed.print();
     let code = match terminal.and_then(|terminal| terminal.end(code)) {
         Some((doing, error)) => report::fail(doing, &error, code),

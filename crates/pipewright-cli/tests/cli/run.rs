@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
@@ -353,6 +353,34 @@ fn captured_output_is_on_disk_beyond_what_memory_may_hold() {
         let output = std::process::Command::new("sh").args(["-c", &run]).output().unwrap();
         assert_eq!((out(&output).trim(), err(&output)), (bytes, ""), "{option}");
     }
+}
+
+#[test]
+fn both_ends_of_the_output_are_kept_and_the_start_comes_at_once() {
+    let both = "1\n2\n[3880 bytes, 996 lines left out]\n999\n1000\n";
+    let script = "seq 1000; seq 1000 >&2; exit 3";
+    for how in ["always", "on-failure"] {
+        let output = run_sh(&["--keep-output", "5+10", "--show-output", how], script);
+        assert_eq!((out(&output), output.status.code()), (both, Some(3)), "{how}");
+        assert!(err(&output).starts_with(both), "{}", err(&output));
+    }
+    // Each attempt has its own ends.
+    let words = ["--keep-output", "5+10", "--retries", "1", "--retry-delay", "0", "--quiet"];
+    assert_eq!(out(&run_sh(&words, "seq 1000; exit 1")), both.repeat(2));
+    // The head alone is cut anywhere, and the command runs on.
+    let output = run_sh(&["--keep-output", "5"], "seq 1000; exit 4");
+    assert_eq!((out(&output), output.status.code()), ("1\n2\n3", Some(4)));
+    for wrong in [&["--keep-output", "1+x"][..], &["--keep-output", "1+1", "--tee", "null"]] {
+        assert_eq!(run_sh(wrong, "true").status.code(), Some(125), "{wrong:?}");
+    }
+
+    let words = ["run", "--keep-output", "5+10", "--", "sh", "-c", "echo go; read line; seq 1000"];
+    let mut tool = pipewright(&words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(tool.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "go");
+    tool.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(lines.nth(2).unwrap(), "999");
+    assert!(tool.wait().unwrap().success());
 }
 
 #[test]

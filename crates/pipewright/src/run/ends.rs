@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pipewright_os::base::error::OneLine;
 use pipewright_os::base::private_file;
 
+use super::on_demand;
 use crate::outcome::Source;
 use crate::output::Decoding;
 
@@ -85,6 +86,11 @@ impl HeadAndTail {
             left_out: LeftOut::default(),
             file: SpillFile::NotWanted,
         }
+    }
+
+    /// Writes all of the stream to a file in this folder once bytes are left out.
+    pub fn spill_to(&mut self, dir: &Path, source: Source) {
+        self.spill(on_demand::spill(dir), source);
     }
 
     /// Writes all of the stream to a file once bytes are left out.

@@ -71,6 +71,33 @@ fn output_beyond_the_cap_is_left_out_and_does_not_stop_the_job() {
     assert!(place.path("ended").exists());
 }
 
+#[test]
+fn both_ends_of_an_output_can_be_kept_with_a_line_about_the_rest() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("rest")).unwrap();
+    let script = "seq 1000; seq 3 >&2";
+    let keep = ["--keep-output", "5+10", "--spill", "rest"];
+    let words = ["--output-dir", "all", "--", "sh", "-c", script, ":::", "1"];
+    let output = place.batch(&[&["--quiet"], &keep[..], &words].concat());
+    assert_eq!((output.status.code(), err(&output)), (Some(0), "1\n2\n3\n"));
+    let printed = out(&output);
+    let said = printed.lines().nth(2).unwrap();
+    assert!(said.starts_with("[3880 bytes, 996 lines left out: all is in rest/stdout-"), "{said}");
+    assert_eq!(printed, format!("1\n2\n{said}\n999\n1000\n"));
+    let file = said.trim_end_matches(']').rsplit(' ').next().unwrap();
+    assert_eq!(std::fs::metadata(place.path(file)).unwrap().len(), 3893);
+    assert_eq!(std::fs::read_dir(place.path("rest")).unwrap().count(), 1);
+    // The files of the job have the same.
+    let folder = std::fs::read_dir(place.path("all")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(std::fs::read_to_string(folder.join("stdout")).unwrap(), printed);
+    let facts = std::fs::read_to_string(folder.join("job.json")).unwrap();
+    let facts: serde_json::Value = serde_json::from_str(&facts).unwrap();
+    assert_eq!((&facts["truncated"], &facts["stdout_bytes"]), (&true.into(), &3893.into()));
+
+    let output = place.batch(&["--keep-output", "5", "--spill", "rest", "--", "true", ":::", "1"]);
+    assert!(output.status.code() == Some(125) && err(&output).contains("--keep-output HEAD+TAIL"));
+}
+
 /// Prints three lines slowly enough that jobs would mix them.
 const SCRIPT: &str = "for i in 1 2 3; do echo {}$i; sleep 0.02; done";
 
