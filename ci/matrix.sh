@@ -141,6 +141,7 @@ cell "the image of a container, as the whole of a root" bash ci/container.sh
 cell "the Python package with the oldest and the newest Python" bash ci/python.sh all
 cell "the Python package: every call fails once, and 100,000 random cases beside subprocess" bash ci/python.sh net
 cell "the wheels of the Python package" bash ci/wheels.sh
+cell "the site, in a browser" bash ci/site.sh
 cell "published crates with pipewright::process in place of std" bash ci/ported.sh
 [ "$only" != --list ] || exit 0
 [ ${#failed[@]} = 0 ] || { printf 'FAILED: %s\n' "${failed[@]}" >&2; exit 1; }

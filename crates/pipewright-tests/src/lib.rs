@@ -42,7 +42,15 @@ pub mod skip;
 pub mod traced;
 pub mod watchdog;
 
-/// Runs the examples of the page.
+/// Runs the examples of the pages.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/stopping.md")]
-mod stopping {}
+mod pages {
+    #[doc = include_str!("../../../docs/coming-from.md")]
+    mod coming_from {}
+    #[doc = include_str!("../../../docs/std.md")]
+    mod std {}
+    #[doc = include_str!("../../../docs/stopping.md")]
+    mod stopping {}
+    #[doc = include_str!("../../../docs/tutorial-rust.md")]
+    mod tutorial {}
+}

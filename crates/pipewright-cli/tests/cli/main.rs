@@ -13,6 +13,8 @@ mod bench_rough;
 mod completions;
 mod disk;
 #[cfg(target_os = "linux")]
+mod documents;
+#[cfg(target_os = "linux")]
 mod first_process;
 mod help;
 #[cfg(unix)]

@@ -295,6 +295,17 @@ fn every_path_in_a_document_exists() {
 }
 
 #[test]
+fn the_site_has_every_page() {
+    let summary = document("docs/SUMMARY.md");
+    let named: BTreeSet<&str> = links(&summary).collect();
+    let pages = everything().into_iter().filter(|path| path.ends_with(".md"));
+    let pages = pages.filter_map(|path| Some(path.strip_prefix("docs/")?.to_owned()));
+    let is_missing = |page: &String| page != "SUMMARY.md" && !named.contains(page.as_str());
+    none("pages that docs/SUMMARY.md does not name", pages.filter(is_missing).collect());
+    assert!(named.len() > 40, "{}", named.len());
+}
+
+#[test]
 fn links_anchors_and_paths_are_read_outside_of_code() {
     let text =
         "# How `it` works, here\n[a](b.md#c) and `bash ci/x.sh -p y`\n```\n`z.rs`\n```\n`*/w.rs`";
