@@ -6,6 +6,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ import pipewright
 
 MODULES = ["pipewright", *(f"pipewright.{it.name}" for it in pkgutil.iter_modules(pipewright.__path__))]
 README = Path(__file__).parent.parent / "README.md"
+PAGES = sorted(README.parent.parent.glob("docs/*.md"))
+BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```", re.S | re.M)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -36,3 +39,17 @@ def test_the_readme_names_what_there_is() -> None:
     assert len(blocks) >= 2
     for block in blocks:
         compile(block, "README", "exec", flags=0x2000)  # Top-level await is allowed.
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_examples_of_the_pages(page: Path) -> None:
+    """Sessions run, block by block with the same names; other blocks are at least Python."""
+    parser, runner, names = doctest.DocTestParser(), doctest.DocTestRunner(), {"__name__": page.stem}
+    for number, (indent, block) in enumerate(BLOCK.findall(page.read_text(encoding="utf-8"))):
+        if ">>>" in block:
+            test = parser.get_doctest(block, names, f"{page.name}[{number}]", str(page), 0)
+            runner.run(test, clear_globs=False)
+            names = test.globs
+        else:
+            compile(textwrap.dedent(indent + block), str(page), "exec", flags=0x2000)
+    assert runner.summarize(verbose=False).failed == 0
