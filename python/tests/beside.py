@@ -187,7 +187,11 @@ def popen_case(case: Case, r: random.Random) -> None:
             if first == "readline" and child.stdout and child.stdin is None:
                 result.append(child.stdout.readline())
             if first == "read" and child.stdout and child.stdin is None:
-                result.append(child.stdout.read(3))
+                # One read of an unbuffered file returns what is there at that moment.
+                head = child.stdout.read(3)
+                while len(head) < 3 and (more := child.stdout.read(3 - len(head))):
+                    head += more
+                result.append(head)
             if times is not None:
                 try:
                     child.communicate(data, timeout=times)
