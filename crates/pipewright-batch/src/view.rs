@@ -15,7 +15,7 @@ use crate::job::JobId;
 use crate::journal::read::{AttemptFilter, JobQuery, Log};
 use crate::journal::rows::{AttemptRow, Counts, JobRow, RunningRow};
 use crate::journal::{JobState, LogError, system_time};
-use crate::vocabulary::{AttemptOutcome, Failure};
+use crate::vocabulary::{AttemptKey, AttemptOutcome, Failure};
 use crate::watch::text::{columns, duration, line};
 use crate::watch::{BatchFacts, PageModel, named};
 
@@ -273,11 +273,30 @@ impl LogView {
         let end = runs.iter().filter_map(|run| run.ended).fold(started, f64::max);
         self.log.for_each_job(None, |job| {
             if let Some(outcome) = job.state.outcome() {
+                let text = named(&job.command, job.name.as_deref());
                 page.lasts_until(system_time(end));
-                page.settled(job.number, outcome, job.reason.as_deref());
+                page.settled(job.number, &text, outcome, job.reason.as_deref());
             }
             ControlFlow::Continue(())
         })?;
+        let has_ended = runs.last().is_none_or(|run| run.ended.is_some());
+        match has_ended || !self.log.is_running()? {
+            true if has_ended => page.is_over(),
+            true => {
+                page.note("the last run was killed, and can be resumed");
+                page.is_over();
+            }
+            false => {
+                for attempt in self.log.running()? {
+                    let RunningRow { job, attempt, slot, since, .. } = attempt;
+                    let key = AttemptKey { job: job.number, attempt };
+                    let text = &named(&job.command, job.name.as_deref());
+                    page.started(key, slot.unwrap_or(0), text, system_time(since));
+                }
+                page.added(self.log.jobs_of_input()?);
+                page.lasts_until(SystemTime::now());
+            }
+        }
         Ok(page.html())
     }
 }

@@ -450,6 +450,8 @@ pub enum Event {
         id: JobId,
         /// The user's name of the job.
         name: Option<String>,
+        /// Its command as one line, if it was skipped or refused: no attempt has told it.
+        command: Option<String>,
         /// The end.
         outcome: JobOutcome,
         /// One line that says more than the word, if there is more to say.

@@ -412,7 +412,10 @@ impl<E: Executor> Driver<E> {
             Some(Cause::Failure(_) | Cause::Unstored) => {
                 Some(live.failure.clone().unwrap_or_default())
             }
-            Some(Cause::After(job)) => Some(format!("job {} did not succeed", job.0)),
+            Some(Cause::After(job)) => {
+                let name = self.names_not_ok.get(job).map(|name| &**name);
+                Some(format!("{} did not succeed", numbered(job.0, name)))
+            }
             Some(Cause::Refusal(refusal)) => Some(refusal.to_string()),
         };
         self.conclude(number, &live, end, reason);
@@ -440,6 +443,17 @@ impl<E: Executor> Driver<E> {
         }
         let (job, id) = (number.0, live.id);
         let name = live.job.get_name().map(ToOwned::to_owned);
-        self.events.push_back(Event::Settled { job, id, name, outcome, reason, before });
+        let is_untold = matches!(outcome, JobOutcome::Skipped | JobOutcome::Refused);
+        let argv = is_untold.then(|| live.job.argv(1).ok()).flatten();
+        let command = argv.map(|argv| String::from_utf8_lossy(&shell_quoted(&argv)).into_owned());
+        if let (
+            Some(name),
+            JobOutcome::Failed | JobOutcome::Skipped | JobOutcome::Refused | JobOutcome::Unknown,
+        ) = (&name, outcome)
+        {
+            self.names_not_ok.insert(number, name.as_str().into());
+        }
+        let settled = Event::Settled { job, id, name, command, outcome, reason, before };
+        self.events.push_back(settled);
     }
 }

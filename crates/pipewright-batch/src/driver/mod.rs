@@ -67,6 +67,8 @@ pub(crate) struct Driver<E> {
     /// The number of the last one. Those of a log have gaps.
     last_number: u64,
     live: LiveJobs,
+    /// The names of jobs that did not succeed: others are skipped because of them.
+    names_not_ok: HashMap<JobNumber, Box<str>>,
     timers: Timers,
     /// The end of the time for the batch.
     ends_at: Option<Instant>,
@@ -186,6 +188,7 @@ impl<E: Executor> Driver<E> {
             added: 0,
             last_number: 0,
             live: LiveJobs::default(),
+            names_not_ok: HashMap::new(),
             timers,
             ends_at,
             permits,

@@ -192,6 +192,23 @@ impl Log {
         runner::lost_outputs(&self.connection).map_err(|error| self.error(error))
     }
 
+    /// Returns true if the runner that wrote last is a process of this machine that lives.
+    ///
+    /// # Errors
+    /// The log cannot be read, here and below.
+    pub(crate) fn is_running(&self) -> Result<bool, LogError> {
+        let runner = Runner::last(&self.connection).map_err(|error| self.error(error))?;
+        Ok(runner.is_some_and(|runner| runner.runs()))
+    }
+
+    /// Returns the number of jobs of the last input, if it was read to its end.
+    pub(crate) fn jobs_of_input(&self) -> Result<Option<u64>, LogError> {
+        match sqlite::version(&self.connection).map_err(|error| self.error(error))? {
+            ..=1 => Ok(None),
+            _ => whole_input(&self.connection).map_err(|error| self.error(error)),
+        }
+    }
+
     /// Returns the runs, in order.
     pub(crate) fn runs(&self) -> Result<Vec<RunRow>, LogError> {
         let query = "SELECT number, started, ended, how, exit_code, slots, pid, host, cwd FROM runs ORDER BY number";

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::events::unix_seconds;
-use super::named;
 use super::queued::Pieces;
 use crate::vocabulary::{AttemptEnd, AttemptOutcome, Event, JobOutcome};
 
@@ -35,8 +34,9 @@ impl<W: Write> JoblogWriter<W> {
 
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
-            Event::Ended { end, command, name, .. } => {
-                self.last.insert(end.key.job, line(end, &named(command, name.as_deref())));
+            // Programs run these commands: there is no name before them.
+            Event::Ended { end, command, .. } => {
+                _ = self.last.insert(end.key.job, line(end, command))
             }
             Event::Settled { job, outcome, .. } => {
                 let line = self.last.remove(job).filter(|_| *outcome != JobOutcome::NotRun);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::queued::Pieces;
 use super::text::{cut, outcome as words};
-use super::{BatchFacts, named};
+use super::{BatchFacts, named, numbered};
 use crate::vocabulary::{Event, JobOutcome};
 
 /// Bytes of a command that a test case has.
@@ -101,16 +101,22 @@ impl<W: Write + Seek> JunitWriter<W> {
                 };
                 self.last.insert(end.key.job, attempt);
             }
-            Event::Settled { job, outcome, reason, before: false, .. } => {
-                self.settled(*job, *outcome, reason.as_deref());
+            Event::Settled { job, name, command, outcome, reason, before: false, .. } => {
+                let text = match command {
+                    Some(command) => named(command, name.as_deref()).into_owned(),
+                    None => numbered(*job, name.as_deref()),
+                };
+                self.settled(*job, &text, *outcome, reason.as_deref());
             }
             _ => {}
         }
     }
 
-    fn settled(&mut self, job: u64, outcome: JobOutcome, reason: Option<&str>) {
+    /// Adds the test case of a job. `text` is the name of one that has not run.
+    fn settled(&mut self, job: u64, text: &str, outcome: JobOutcome, reason: Option<&str>) {
         let last = self.last.remove(&job);
-        let name = last.as_ref().map_or_else(|| format!("job {job}"), |last| last.command.clone());
+        let name =
+            last.as_ref().map_or_else(|| cut(text, MOST_TEXT_BYTES), |last| last.command.clone());
         let elapsed = last.as_ref().map_or(Duration::ZERO, |last| last.elapsed);
         let lines = last.as_ref().map_or("", |last| last.last_lines.as_str());
         let found = last.as_ref().map(|last| last.words.as_str());

@@ -12,7 +12,7 @@
 //! | `progress/` | the bar on a terminal, and lines for logs |
 //! | `events.rs`, `trace.rs` | JSON lines; trace events for Perfetto and Chrome |
 //! | `joblog.rs`, `junit.rs` | the table of `--joblog`; JUnit XML |
-//! | `page/` | one HTML page about the whole batch |
+//! | `page/` | one HTML page about the whole batch, also while it runs |
 //! | `queued.rs` | files that a thread writes to, in pieces that are whole |
 
 mod events;
@@ -38,7 +38,7 @@ use crate::vocabulary::{Event, JobOutcome};
 pub(crate) use events::EventWriter;
 pub(crate) use joblog::JoblogWriter;
 pub(crate) use junit::JunitWriter;
-pub(crate) use page::PageModel;
+pub(crate) use page::{LivePage, PageModel};
 pub use progress::ProgressKind;
 pub(crate) use progress::{Progress, Screen};
 pub(crate) use queued::QueuedFile;
@@ -142,7 +142,7 @@ pub(crate) struct Watchers {
     stderr: QueuedFile,
     events: Option<(EventWriter<QueuedFile>, QueuedFile, PathBuf)>,
     trace: Option<(TraceWriter<QueuedFile>, QueuedFile, PathBuf)>,
-    page: Option<(PageModel, QueuedFile, PathBuf)>,
+    page: Option<(LivePage, PathBuf)>,
     joblog: Option<(JoblogWriter<QueuedFile>, QueuedFile, PathBuf)>,
     junit: Option<(JunitWriter<QueuedFile>, QueuedFile, PathBuf)>,
     prints_commands: bool,
@@ -178,7 +178,11 @@ impl Watchers {
         };
         let events = settings.events.as_ref().map(create).transpose()?;
         let trace = settings.trace.as_ref().map(create).transpose()?;
-        let page = settings.page.as_ref().map(create).transpose()?;
+        let page = settings.page.as_ref().map(|path| {
+            let page = LivePage::open(path, settings.private, facts.clone());
+            page.map(|page| (page, path.clone())).map_err(|error| (path.clone(), error))
+        });
+        let page = page.transpose()?;
         let joblog = settings.joblog.as_ref();
         // A file that has lines has the header, too. An empty one is as a new one.
         let has_lines = |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() > 0);
@@ -196,7 +200,7 @@ impl Watchers {
             joblog: joblog
                 .map(|(file, path)| (JoblogWriter::new(file.clone(), is_continued), file, path)),
             junit: junit.map(|(file, path)| (JunitWriter::new(file.clone(), &facts), file, path)),
-            page: page.map(|(file, path)| (PageModel::new(facts), file, path)),
+            page,
             stderr,
             prints_commands: settings.prints_commands,
             added: 0,
@@ -236,7 +240,7 @@ impl Watchers {
             if let Some((events, ..)) = &mut self.events {
                 events.added(added, total, SystemTime::now());
             }
-            if let Some((page, ..)) = &mut self.page {
+            if let Some((page, _)) = &self.page {
                 page.added(total);
             }
         }
@@ -276,7 +280,7 @@ impl Watchers {
         if let Some((trace, ..)) = &mut self.trace {
             trace.event(event);
         }
-        if let Some((page, ..)) = &mut self.page {
+        if let Some((page, _)) = &self.page {
             page.event(event, now);
         }
         if let Some((joblog, ..)) = &mut self.joblog {
@@ -323,16 +327,14 @@ impl Watchers {
         let trace = self.trace.map(|(trace, file, path)| (trace.finish(), file, path));
         let joblog = self.joblog.map(|(joblog, file, path)| (joblog.finish(), file, path));
         let junit = self.junit.map(|(junit, file, path)| (junit.finish(), file, path));
-        let page = self
-            .page
-            .map(|(page, mut file, path)| (file.write_all(page.html().as_bytes()), file, path));
         // Ignored: the batch goes on without a terminal. What is printed next comes after the messages.
         let _ = self.stderr.wait_within(until);
-        let reports = [events, trace, page, joblog, junit].map(|report| {
+        let reports = [events, trace, joblog, junit].map(|report| {
             report
                 .map(|(written, file, path)| (written.and_then(|()| file.wait_within(until)), path))
         });
-        let mut reports = reports.into_iter().flatten();
+        let page = self.page.map(|(page, path)| (page.finish(until), path));
+        let mut reports = reports.into_iter().chain([page]).flatten();
         reports.try_for_each(|(written, path)| written.map_err(|error| (path, error)))
     }
 }

@@ -64,7 +64,7 @@ impl Write for Opening {
 }
 
 /// Returns the error of a reader that took nothing in time.
-fn nobody_reads() -> io::Error {
+pub(super) fn nobody_reads() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "its reader did not take it in time")
 }
 

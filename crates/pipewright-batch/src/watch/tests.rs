@@ -109,7 +109,7 @@ pub(super) fn ended(end: AttemptEnd, command: &str, last_lines: &str) -> Event {
 pub(super) fn settled(job: u64, outcome: JobOutcome, reason: Option<&str>) -> Event {
     let id = JobId::new(&Job::new("true"), 0);
     let reason = reason.map(str::to_owned);
-    Event::Settled { job, id, name: None, outcome, reason, before: false }
+    Event::Settled { job, id, name: None, command: None, outcome, reason, before: false }
 }
 
 /// Returns one event of each kind.

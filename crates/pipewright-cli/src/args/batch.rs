@@ -254,7 +254,7 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
     pub(crate) events: Option<PathBuf>,
 
-    /// Write a page about the batch to FILE when it is over
+    /// Write a page about the batch to FILE, again and again while it runs
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::REPORTING)]
     pub(crate) html: Option<PathBuf>,
 

@@ -205,7 +205,7 @@ fn description(options: &BatchOptions) -> String {
     }
     let command = String::from_utf8_lossy(&shell_quoted(&options.words)).into_owned();
     match &options.input.from {
-        Some(path) => format!("{command} < {}", path.display()),
+        Some(path) => format!("{command} < {}", path.display()).trim_start().to_owned(),
         None => command,
     }
 }

@@ -229,7 +229,7 @@ fn after_means_the_job_that_the_last_input_names() {
     assert_eq!(ran, [""; 0]);
     let (ran, states) = run(Batch::new(), &log, None);
     assert_eq!(ran, [""; 0]);
-    assert_eq!(states[2], said_with(JobOutcome::Skipped, "job 2 did not succeed"));
+    assert_eq!(states[2], said_with(JobOutcome::Skipped, "job 2 [a] did not succeed"));
 }
 
 #[test]

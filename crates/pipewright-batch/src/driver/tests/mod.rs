@@ -75,7 +75,7 @@ fn each_job_is_settled_once_with_the_reason() {
     let expected = [
         said(JobOutcome::Succeeded),
         said_with(JobOutcome::Failed, "exit code 3"),
-        said_with(JobOutcome::Skipped, "job 4 did not succeed"),
+        said_with(JobOutcome::Skipped, "job 4 [b] did not succeed"),
         said_with(JobOutcome::Failed, "exit code 1"),
     ];
     assert_eq!(states.into_values().collect::<Vec<_>>(), expected);

@@ -69,7 +69,7 @@ fn expected() -> BTreeMap<u64, Said> {
     let end = |number| match number {
         1 => before(JobOutcome::Succeeded),
         2..=5 => before(JobOutcome::Failed),
-        6 => said_with(JobOutcome::Skipped, "job 2 did not succeed"),
+        6 => said_with(JobOutcome::Skipped, "job 2 [bad] did not succeed"),
         7 => said_with(JobOutcome::Refused, refused),
         9 => said(JobOutcome::Unknown),
         _ => said(JobOutcome::Succeeded),

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Failure, Interval, KeptAttempt, MOST_FAILURES, PageModel};
+use super::failures::{Failure, Reason};
+use super::{Ahead, Interval, KeptAttempt, MOST_FAILURES, PageModel, Running};
 use crate::vocabulary::JobOutcome;
+use crate::watch::events::unix_seconds;
 use crate::watch::text::{duration, line, whole_duration};
 
 const STYLE: &str = include_str!("page.css");
@@ -19,12 +21,27 @@ const MOST_HEADING_COLUMNS: usize = 200;
 /// Failures whose output is shown at once.
 const MOST_OPEN: usize = 5;
 
-/// Failures that are listed at once.
+/// Reasons that are listed at once.
 const MOST_FIRST: usize = 10;
+
+/// Running jobs that are listed: those that have been running longest.
+const MOST_RUNNING: usize = 10;
+
+/// Seconds until a page of a batch that runs is loaded again.
+const RELOAD_SECONDS: u32 = 2;
 
 pub(super) fn page(model: &PageModel) -> String {
     let verdict = verdict(model);
     let mut page = String::new();
+    let (noscript, data) = match model.runs && model.is_live {
+        true => (
+            format!(
+                "<noscript><meta http-equiv=\"refresh\" content=\"{RELOAD_SECONDS}\"></noscript>\n"
+            ),
+            format!(" data-reload=\"{RELOAD_SECONDS}\""),
+        ),
+        false => (String::new(), String::new()),
+    };
     // Writing to a String does not fail. The policy allows no request at all, whatever a job printed.
     let _ = write!(
         page,
@@ -32,15 +49,18 @@ pub(super) fn page(model: &PageModel) -> String {
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          script-src 'unsafe-inline'\">\n\
-         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
+         {noscript}<title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body{data}>\n<main>\n",
         escape(&verdict),
     );
     head(&mut page, model, &verdict);
+    running(&mut page, model);
     failures(&mut page, model);
-    if model.histogram.total > 0 {
+    if model.histogram.total > 0 || !model.running.is_empty() {
         page.push_str("<section>\n<h2>Slots over time</h2>\n");
         write_timeline(&mut page, model);
         page.push_str("</section>\n");
+    }
+    if model.histogram.total > 0 {
         write_durations(&mut page, model);
         table(&mut page, model);
     }
@@ -58,7 +78,57 @@ fn verdict(model: &PageModel) -> String {
         .filter(|(outcome, count)| *count > 0 || always.contains(outcome))
         .map(|(outcome, count)| format!("{count} {}", outcome.word()))
         .collect();
-    format!("{} in {}", counts.join(", "), duration(seconds(model.end_seconds)))
+    let so_far = if model.runs { "Running: " } else { "" };
+    format!("{so_far}{} in {}", counts.join(", "), duration(seconds(model.end_seconds)))
+}
+
+/// Returns what is ahead of a batch, for people.
+fn words_ahead(model: &PageModel, ahead: Ahead) -> String {
+    let mut words = vec![format!("{} running", ahead.running)];
+    words.push(match ahead.left {
+        Some(left) => format!("{left} left"),
+        None => "more are read".to_owned(),
+    });
+    if let Some(left) = ahead.seconds {
+        let end = clock(model, model.end_seconds + left);
+        words.push(format!("about {} until the end, at {end}", whole_duration(seconds(left))));
+    }
+    words.push(format!("as of {}", clock(model, model.end_seconds)));
+    words.join(" · ")
+}
+
+/// Returns the time of day that many seconds after the start.
+fn clock(model: &PageModel, after_seconds: f64) -> String {
+    let time = model.facts.started.checked_add(seconds(after_seconds));
+    let time = time.and_then(|time| Timestamp::try_from(time).ok()).unwrap_or_default();
+    time.strftime("%H:%M:%S UTC").to_string()
+}
+
+/// Writes the jobs that have been running longest.
+fn running(page: &mut String, model: &PageModel) {
+    let mut all: Vec<_> = model.running.iter().collect();
+    if all.is_empty() || !model.runs {
+        return;
+    }
+    all.sort_by(|(key, one), (other_key, other)| {
+        one.start_seconds.total_cmp(&other.start_seconds).then(key.job.cmp(&other_key.job))
+    });
+    page.push_str("<section>\n<h2>Running</h2>\n<ul class=\"running\">\n");
+    for (key, Running { start_seconds, command, .. }) in all.iter().take(MOST_RUNNING) {
+        let time = whole_duration(seconds(model.end_seconds - start_seconds));
+        let _ = writeln!(
+            page,
+            "<li><b>job {}</b> <span data-start=\"{:.3}\">{time}</span> <code>{}</code></li>",
+            key.job,
+            unix_seconds(model.facts.started) + start_seconds,
+            escape(command),
+        );
+    }
+    page.push_str("</ul>\n");
+    if all.len() > MOST_RUNNING {
+        let _ = writeln!(page, "<p class=\"note\">{MOST_RUNNING} of {}.</p>", all.len());
+    }
+    page.push_str("</section>\n");
 }
 
 fn head(page: &mut String, model: &PageModel, verdict: &str) {
@@ -68,6 +138,10 @@ fn head(page: &mut String, model: &PageModel, verdict: &str) {
         escape(verdict),
         escape(&line(&model.facts.command, MOST_HEADING_COLUMNS)),
     );
+    if let Some(ahead) = model.ahead() {
+        let words = words_ahead(model, ahead);
+        let _ = writeln!(page, "<p class=\"ahead\">{}</p>", escape(&words));
+    }
     let mut facts = vec![date(model)];
     facts.push(format!(
         "{} {}",
@@ -100,27 +174,44 @@ fn date(model: &PageModel) -> String {
     started.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
+/// Writes the jobs that are not ok, by reason: the one of most jobs first, and skipped ones last.
 fn failures(page: &mut String, model: &PageModel) {
-    let all: u64 =
-        [JobOutcome::Failed, JobOutcome::Unknown, JobOutcome::Refused, JobOutcome::Stopped]
-            .map(|outcome| model.counts.of(outcome))
-            .iter()
-            .sum();
-    if model.failures.is_empty() {
+    let outcomes =
+        [JobOutcome::Failed, JobOutcome::Unknown, JobOutcome::Refused, JobOutcome::Stopped];
+    let all: u64 = outcomes.map(|outcome| model.counts.of(outcome)).iter().sum();
+    let kept: Vec<&Failure> = model.failures.kept().collect();
+    if kept.is_empty() {
         return;
     }
     page.push_str("<section>\n<h2>Not ok</h2>\n");
     // Few are open, so that all can be seen at a glance. Many must not hide the rest of the page.
-    let open = if model.failures.len() <= MOST_OPEN { " open" } else { "" };
-    let (first, more) =
-        (model.failures.values().take(MOST_FIRST), model.failures.len().saturating_sub(MOST_FIRST));
-    first.for_each(|failure| one_failure(page, failure, open));
-    if more > 0 {
-        let _ = writeln!(page, "<details class=\"more\"><summary>{more} more</summary>");
-        model.failures.values().skip(MOST_FIRST).for_each(|failure| one_failure(page, failure, ""));
+    let open = if kept.len() <= MOST_OPEN { " open" } else { "" };
+    let reasons = &model.failures.reasons;
+    let mut groups: Vec<Group<'_>> =
+        reasons.iter().map(|reason| Group { reason: Some(reason), kept: Vec::new() }).collect();
+    // Those that are tried again, and those of too many reasons, stand alone.
+    let mut alone = Vec::new();
+    for failure in kept.iter().copied() {
+        match failure.place.and_then(|place| groups.get_mut(place)) {
+            Some(group) => group.kept.push(failure),
+            None => alone.push(Group { reason: None, kept: vec![failure] }),
+        }
+    }
+    groups.retain(|group| !group.kept.is_empty());
+    groups.extend(alone);
+    groups.sort_by_key(Group::order);
+    for (index, group) in groups.iter().enumerate() {
+        if index == MOST_FIRST {
+            let more = groups.len() - MOST_FIRST;
+            let _ = writeln!(page, "<details class=\"more\"><summary>{more} more</summary>");
+        }
+        one_group(page, group, open);
+    }
+    if groups.len() > MOST_FIRST {
         page.push_str("</details>\n");
     }
-    let shown = model.failures.len() as u64;
+    let is_skipped = |failure: &&&Failure| failure.state == Some(JobOutcome::Skipped);
+    let shown = kept.iter().filter(|failure| !is_skipped(failure)).count() as u64;
     if all > shown {
         let _ = writeln!(
             page,
@@ -130,6 +221,54 @@ fn failures(page: &mut String, model: &PageModel) {
     page.push_str("</section>\n");
 }
 
+/// Jobs with one reason.
+struct Group<'a> {
+    reason: Option<&'a Reason>,
+    kept: Vec<&'a Failure>,
+}
+
+impl Group<'_> {
+    fn order(&self) -> (bool, std::cmp::Reverse<u64>, u64) {
+        let is_skipped = self.reason.is_some_and(|it| it.state == JobOutcome::Skipped);
+        let first = self.kept.first().map_or(0, |failure| failure.job);
+        (is_skipped, std::cmp::Reverse(self.reason.map_or(1, |it| it.jobs)), first)
+    }
+}
+
+fn one_group(page: &mut String, group: &Group<'_>, open: &str) {
+    let Some(reason) = group.reason.filter(|reason| reason.jobs > 1) else {
+        return group.kept.iter().for_each(|failure| one_failure(page, failure, open));
+    };
+    let _ = writeln!(
+        page,
+        "<details class=\"group\" id=\"g{}\"{open}><summary><b class=\"{}\">{} jobs</b> <span>{}</span> \
+         <code>{}</code></summary>",
+        reason.first_job,
+        class_of_job(Some(reason.state)),
+        reason.jobs,
+        escape(&words_of(reason.state.word(), &reason.reason)),
+        escape(&reason.last_line),
+    );
+    group.kept.iter().for_each(|failure| one_failure(page, failure, open));
+    let listed = group.kept.len() as u64;
+    if listed < reason.jobs {
+        let _ = writeln!(page, "<p class=\"note\">{listed} of {}.</p>", reason.jobs);
+    }
+    page.push_str("</details>\n");
+}
+
+fn words_of(state: &str, reason: &str) -> String {
+    if reason.is_empty() { state.to_owned() } else { format!("{state} · {reason}") }
+}
+
+fn class_of_job(state: Option<JobOutcome>) -> &'static str {
+    match state {
+        Some(JobOutcome::Stopped | JobOutcome::Skipped) | None => "gone",
+        Some(JobOutcome::Unknown) => "lost",
+        Some(_) => "bad",
+    }
+}
+
 fn one_failure(page: &mut String, failure: &Failure, open: &str) {
     let mut words = vec![failure.state.map_or("not over", JobOutcome::word).to_owned()];
     words.extend(failure.end.clone());
@@ -137,24 +276,25 @@ fn one_failure(page: &mut String, failure: &Failure, open: &str) {
     if failure.attempts > 1 {
         words.push(format!("{} attempts", failure.attempts));
     }
-    let command = failure.command.as_deref().unwrap_or("");
-    let class = match failure.state {
-        Some(JobOutcome::Stopped) | None => "gone",
-        Some(JobOutcome::Unknown) => "lost",
-        Some(_) => "bad",
-    };
+    let command = escape(failure.command.as_deref().unwrap_or(""));
     let _ = writeln!(
         page,
-        "<details class=\"failure\"{open}><summary><b class=\"{class}\">job {}</b> <span>{}</span> \
-         <code>{}</code></summary>",
+        "<details class=\"failure\" id=\"f{}\"{open}><summary><b class=\"{}\">job {}</b> <span>{}</span> \
+         <code>{command}</code></summary>",
+        failure.job,
+        class_of_job(failure.state),
         failure.job,
         escape(&words.join(" · ")),
-        escape(command),
     );
+    if !command.is_empty() {
+        let _ = writeln!(page, "<p class=\"whole\"><code>{command}</code></p>");
+    }
     if let Some(reason) = &failure.reason {
         let _ = writeln!(page, "<p>{}</p>", escape(reason));
     }
     match failure.last_lines.as_str() {
+        // It has not run.
+        "" if failure.attempts == 0 => {}
         "" => page.push_str("<p class=\"note\">No output is known.</p>\n"),
         lines => {
             let _ = writeln!(page, "<pre>{}</pre>", escape(lines));
@@ -228,6 +368,9 @@ fn foot(page: &mut String, model: &PageModel) {
     );
 }
 
+/// The word for an attempt that has no outcome yet.
+const RUNNING: &str = "running";
+
 /// Returns the class of an outcome, which has its color.
 fn class_of(outcome: &str, is_success: bool) -> &'static str {
     match outcome {
@@ -235,6 +378,7 @@ fn class_of(outcome: &str, is_success: bool) -> &'static str {
         "timed_out" | "idle_timed_out" => "late",
         "not_started" | "lost" => "lost",
         "cancelled" => "gone",
+        RUNNING => "now",
         _ => "bad",
     }
 }
@@ -277,8 +421,14 @@ fn levels(page: &mut String, model: &PageModel, x: &dyn Fn(f64) -> f64) {
     let slots = f64::from(model.facts.slots.max(1));
     let y = |level: f64| LEVEL_HEIGHT * (1.0 - (level / slots).clamp(0.0, 1.0));
     let mut path = format!("M0 {LEVEL_HEIGHT}");
-    let interval = model.busy.interval_seconds;
-    for (from, level) in model.busy.levels() {
+
+    // Those that run have been busy until now.
+    let mut busy = model.busy.clone();
+    for Running { start_seconds, .. } in model.running.values().filter(|_| model.runs) {
+        busy.add(*start_seconds, model.end_seconds - start_seconds);
+    }
+    let interval = busy.interval_seconds;
+    for (from, level) in busy.levels() {
         // Writing to a String does not fail.
         let _ = write!(path, "L{:.1} {:.1}H{:.1}", x(from), y(level), x(from + interval));
     }
@@ -319,6 +469,21 @@ fn lanes(page: &mut String, model: &PageModel, x: &dyn Fn(f64) -> f64) {
     attempts.reverse();
     for attempt in attempts.iter().filter(|it| (1..=shown).contains(&it.slot)) {
         mark(page, attempt, x, height);
+    }
+    let runs = model.running.iter().filter(|(_, it)| model.runs && (1..=shown).contains(&it.slot));
+    for (key, Running { slot, start_seconds, command }) in runs {
+        let attempt = KeptAttempt {
+            job: key.job,
+            attempt: key.attempt,
+            slot: *slot,
+            outcome: RUNNING,
+            end: RUNNING.to_owned(),
+            is_success: false,
+            start_seconds: *start_seconds,
+            elapsed_seconds: (model.end_seconds - start_seconds).max(0.0),
+            command: command.clone(),
+        };
+        mark(page, &attempt, x, height);
     }
     page.push_str("</svg>\n");
 }
@@ -427,6 +592,9 @@ fn legend(page: &mut String, model: &PageModel) {
             let _ = write!(page, "<span class=\"{class}\">{word}</span>");
         }
     }
+    if model.runs && !model.running.is_empty() {
+        let _ = write!(page, "<span class=\"now\">{RUNNING}</span>");
+    }
     page.push_str("</p>\n");
     if model.kept.others > 0 {
         let _ = writeln!(
@@ -451,7 +619,7 @@ fn legend(page: &mut String, model: &PageModel) {
 /// Writes the histogram, with its figures.
 fn write_durations(page: &mut String, model: &PageModel) {
     let histogram = &model.histogram;
-    let Some(median) = histogram.median() else { return };
+    let Some(median) = model.median() else { return };
     let total = histogram.total;
     let mean = histogram.sum_seconds / total as f64;
     // Writing to a String does not fail.
@@ -460,7 +628,7 @@ fn write_durations(page: &mut String, model: &PageModel) {
         "<section>\n<h2>Durations</h2>\n<p class=\"note\">{total} {}: mean {}, median {}, longest {}, sum {}.</p>\n",
         if total == 1 { "attempt" } else { "attempts" },
         duration(seconds(mean)),
-        range(&median),
+        duration(seconds(median)),
         duration(seconds(histogram.most_seconds)),
         duration(seconds(histogram.sum_seconds)),
     );

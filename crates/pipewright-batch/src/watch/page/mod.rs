@@ -2,27 +2,36 @@
 //!
 //! [`PageModel`] takes every event of a batch and keeps a bounded part of it: counts of everything, a histogram of all
 //! durations, the number of jobs at one time, [`MOST_ATTEMPTS`] attempts (failed ones before others, long ones before
-//! short ones) and [`MOST_FAILURES`] failed jobs with their last lines. The page says what it leaves out.
+//! short ones), [`MOST_FAILURES`] failed jobs with their last lines, and 4 bytes of each attempt for the median. The
+//! page says what it leaves out.
 //!
-//! The page works without its script, which only sorts and filters the table and offers the data as a file.
+//! The page works without its script, which only sorts and filters the table, offers the data as a file, and reloads a
+//! page that is written again and again.
 //!
 //! | file | contents |
 //! |---|---|
+//! | `failures.rs` | jobs that are not ok, by reason |
 //! | `html.rs` | the page, with its charts |
+//! | `live.rs` | the file of a batch that runs, which a thread replaces |
 //! | `page.css`, `page.js` | its style, with the colors of `pipewright bench`, and its script |
 
+mod failures;
 mod html;
+mod live;
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
 use super::events::unix_seconds;
+use super::progress::Rate;
 use super::text::{line, outcome};
 use super::{BatchFacts, OutcomeCounts, named};
 use crate::vocabulary::{AttemptEnd, AttemptKey, Event, JobOutcome};
+use failures::{Failure, Failures, Reason};
+pub(crate) use live::LivePage;
 
 /// Attempts that are listed and drawn one by one.
 const MOST_ATTEMPTS: usize = 2_000;
@@ -35,15 +44,14 @@ const MOST_FAILURES: usize = 200;
 /// Columns of a command that the page has.
 const MOST_COMMAND_COLUMNS: usize = 300;
 
-/// Lines of output that a failed job has, and columns of each.
-const MOST_LAST_LINES: usize = 20;
+/// Columns of a line that the page has.
 const MOST_LINE_COLUMNS: usize = 300;
 
 /// Notes that the page has.
 const MOST_NOTES: usize = 20;
 
 /// The model of a page about a batch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct PageModel {
     facts: BatchFacts,
     counts: OutcomeCounts,
@@ -54,25 +62,37 @@ pub(crate) struct PageModel {
     kept: Kept,
     busy: Busy,
     histogram: Histogram,
-    failures: BTreeMap<u64, Failure>,
-    running: HashMap<AttemptKey, u32>,
+    /// The durations of all attempts.
+    durations: Vec<f32>,
+    failures: Failures,
+    running: HashMap<AttemptKey, Running>,
     /// The time of the last event, in seconds from the start.
     end_seconds: f64,
+    /// The batch has not ended.
+    runs: bool,
+    /// The file is written again while the batch runs.
+    is_live: bool,
+    rate: Rate,
+    /// The start of the batch for the rate.
+    began: Instant,
 }
 
-/// A job that failed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct Failure {
-    job: u64,
-    attempts: u32,
-    /// `None`: it will be tried again.
-    state: Option<JobOutcome>,
-    /// The end of its last attempt.
-    end: Option<String>,
-    elapsed_seconds: Option<f64>,
-    command: Option<String>,
-    reason: Option<String>,
-    last_lines: String,
+/// An attempt that runs.
+#[derive(Debug, Clone)]
+struct Running {
+    slot: u32,
+    start_seconds: f64,
+    command: String,
+}
+
+/// The state of a batch that runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Ahead {
+    running: usize,
+    /// Jobs that have not begun. `None`: the input has not ended.
+    left: Option<u64>,
+    /// The time until the end, if it goes on as it did.
+    seconds: Option<f64>,
 }
 
 /// The data of the page, as JSON.
@@ -84,21 +104,28 @@ struct Data<'a> {
     log: Option<String>,
     started_unix_seconds: f64,
     elapsed_seconds: f64,
+    is_running: bool,
+    running: usize,
+    left: Option<u64>,
+    left_seconds: Option<f64>,
     halted: Option<&'a str>,
     resumed: u64,
     total: Option<u64>,
     states: BTreeMap<&'static str, u64>,
     failures: Vec<&'a Failure>,
+    reasons: &'a [Reason],
     attempts: Vec<&'a KeptAttempt>,
     other_attempts: u64,
     busy: &'a Busy,
     durations: &'a Histogram,
+    median_seconds: Option<f64>,
     notes: &'a [String],
 }
 
 impl PageModel {
     /// Returns the model of a batch that begins.
     pub(crate) fn new(facts: BatchFacts) -> PageModel {
+        let began = Instant::now();
         PageModel {
             facts,
             counts: OutcomeCounts::default(),
@@ -109,9 +136,14 @@ impl PageModel {
             kept: Kept::new(MOST_ATTEMPTS),
             busy: Busy::default(),
             histogram: Histogram::default(),
-            failures: BTreeMap::new(),
+            durations: Vec::new(),
+            failures: Failures::default(),
             running: HashMap::new(),
             end_seconds: 0.0,
+            runs: true,
+            is_live: false,
+            rate: Rate::new(began),
+            began,
         }
     }
 
@@ -125,29 +157,41 @@ impl PageModel {
         self.lasts_until(now);
         match event {
             Event::InputEnded { jobs } => self.total = Some(*jobs),
-            Event::Started { key, slot, .. } => {
-                self.running.insert(*key, *slot);
+            Event::Started { key, slot, command, name } => {
+                self.started(*key, *slot, &named(command, name.as_deref()), now);
             }
             Event::Ended { end, command, last_lines, name } => {
-                let slot = self.running.remove(&end.key).unwrap_or(0);
+                let slot = self.running.remove(&end.key).map_or(0, |running| running.slot);
                 self.ended(end, slot, &named(command, name.as_deref()), last_lines);
             }
             Event::Settled { before: true, .. } => self.resumed += 1,
-            Event::Settled { job, outcome, reason, .. } => {
-                self.settled(*job, *outcome, reason.as_deref());
+            Event::Settled { job, name, command, outcome, reason, .. } => {
+                let text = named(command.as_deref().unwrap_or(""), name.as_deref());
+                self.settled(*job, &text, *outcome, reason.as_deref());
             }
             Event::Halted(halt) => self.halted = Some(halt.to_string()),
             Event::Capacity { slots } => self.facts.slots = self.facts.slots.max(*slots),
-            Event::Note(text) if self.notes.len() < MOST_NOTES => {
-                self.notes.push(line(text, MOST_LINE_COLUMNS));
-            }
-            Event::Retrying { .. } | Event::Held { .. } | Event::Note(_) => {}
+            Event::Note(text) => self.note(text),
+            Event::Retrying { .. } | Event::Held { .. } => {}
         }
     }
 
     /// Takes note that the batch was not over before that time.
     pub(crate) fn lasts_until(&mut self, now: SystemTime) {
         self.end_seconds = self.end_seconds.max(self.since_start(now));
+    }
+
+    /// Takes note of an attempt that runs since that time.
+    pub(crate) fn started(&mut self, key: AttemptKey, slot: u32, text: &str, since: SystemTime) {
+        let (start_seconds, command) = (self.since_start(since), line(text, MOST_COMMAND_COLUMNS));
+        self.running.insert(key, Running { slot, start_seconds, command });
+    }
+
+    /// Takes note of a message.
+    pub(crate) fn note(&mut self, text: &str) {
+        if self.notes.len() < MOST_NOTES {
+            self.notes.push(line(text, MOST_LINE_COLUMNS));
+        }
     }
 
     fn since_start(&self, time: SystemTime) -> f64 {
@@ -165,18 +209,10 @@ impl PageModel {
         let command = line(text, MOST_COMMAND_COLUMNS);
         let words = outcome(&end.outcome);
         let is_success = end.outcome.is_success();
-        if !is_success && self.has_room_for_failure(job) {
-            let failure = Failure {
-                job,
-                attempts: attempt,
-                state: None,
-                end: Some(words.clone()),
-                elapsed_seconds: Some(elapsed_seconds),
-                command: Some(command.clone()),
-                reason: None,
-                last_lines: bounded_lines(last_lines),
-            };
-            self.failures.insert(job, failure);
+        self.durations.push(elapsed_seconds as f32);
+        if !is_success {
+            let texts = (text, last_lines);
+            self.failures.ended((job, attempt), &words, elapsed_seconds, texts);
         }
         self.kept.add(KeptAttempt {
             job,
@@ -191,36 +227,67 @@ impl PageModel {
         });
     }
 
-    fn has_room_for_failure(&self, job: u64) -> bool {
-        self.failures.len() < MOST_FAILURES || self.failures.contains_key(&job)
-    }
-
-    /// Takes note of the end of a job.
-    pub(crate) fn settled(&mut self, job: u64, outcome: JobOutcome, reason: Option<&str>) {
+    /// Takes note of the end of a job. `text` is what is known of one that has not run.
+    pub(crate) fn settled(
+        &mut self,
+        job: u64,
+        text: &str,
+        outcome: JobOutcome,
+        reason: Option<&str>,
+    ) {
         self.counts.add(outcome);
-        if matches!(outcome, JobOutcome::Succeeded | JobOutcome::Skipped | JobOutcome::NotRun) {
-            // It has failed before, and was tried again.
-            self.failures.remove(&job);
-            return;
+        self.rate.record(self.now(), self.counts.all());
+        match outcome {
+            // It may have failed before, and was tried again.
+            JobOutcome::Succeeded | JobOutcome::NotRun => self.failures.forget(job),
+            _ => self.failures.settled(job, text, outcome, reason),
         }
-        if !self.has_room_for_failure(job) {
-            return;
-        }
-        let failure = self.failures.entry(job).or_insert_with(|| Failure {
-            job,
-            attempts: 0,
-            state: None,
-            end: None,
-            elapsed_seconds: None,
-            command: None,
-            reason: None,
-            last_lines: String::new(),
-        });
-        failure.state = Some(outcome);
-        failure.reason = reason.map(|reason| line(reason, MOST_LINE_COLUMNS));
     }
 
-    /// Returns the page, for a batch that has ended at that time.
+    /// Returns the time of the last update for the rate.
+    fn now(&self) -> Instant {
+        let since = Duration::try_from_secs_f64(self.end_seconds).unwrap_or_default();
+        self.began.checked_add(since).unwrap_or(self.began)
+    }
+
+    /// Takes note of the end of the batch. Until then, the page is about one that runs.
+    pub(crate) fn is_over(&mut self) {
+        self.runs = false;
+    }
+
+    /// Takes note of a batch that ends without an end.
+    fn give_up(&mut self) {
+        self.runs = false;
+        self.halted.get_or_insert_with(|| "it was given up".to_owned());
+    }
+
+    /// Returns what is ahead of a batch that runs.
+    fn ahead(&self) -> Option<Ahead> {
+        if !self.runs {
+            return None;
+        }
+        let done = self.resumed + self.counts.all();
+        let not_over = self.total.map(|total| total.saturating_sub(done));
+        let left = not_over.map(|jobs| jobs.saturating_sub(self.running.len() as u64));
+        let time = not_over.and_then(|jobs| self.rate.left(self.now(), self.counts.all(), jobs));
+        let seconds = time.map(|time| time.as_secs_f64());
+        Some(Ahead { running: self.running.len(), left, seconds })
+    }
+
+    /// Returns the median of the durations.
+    fn median(&self) -> Option<f64> {
+        let mut durations = self.durations.clone();
+        let middle = durations.len() / 2;
+        let is_even = durations.len() % 2 == 0;
+        let (below, upper, _) = durations
+            .get(middle)
+            .is_some()
+            .then(|| durations.select_nth_unstable_by(middle, f32::total_cmp))?;
+        let lower = below.iter().copied().max_by(f32::total_cmp).filter(|_| is_even);
+        Some((f64::from(lower.unwrap_or(*upper)) + f64::from(*upper)) / 2.0)
+    }
+
+    /// Returns the page.
     pub(crate) fn html(&self) -> String {
         html::page(self)
     }
@@ -228,7 +295,12 @@ impl PageModel {
     /// Returns the data of the page.
     fn json(&self) -> String {
         let states = JobOutcome::ALL.map(|outcome| (outcome.name(), self.counts.of(outcome)));
+        let ahead = self.ahead();
         let data = Data {
+            is_running: self.runs,
+            running: self.running.len(),
+            left: ahead.and_then(|ahead| ahead.left),
+            left_seconds: ahead.and_then(|ahead| ahead.seconds),
             schema: "pipewright.batch-page/1",
             command: line(&self.facts.command, MOST_COMMAND_COLUMNS),
             slots: self.facts.slots,
@@ -239,24 +311,18 @@ impl PageModel {
             resumed: self.resumed,
             total: self.total,
             states: states.into_iter().collect(),
-            failures: self.failures.values().collect(),
+            failures: self.failures.kept().collect(),
+            reasons: &self.failures.reasons,
             attempts: self.kept.sorted(),
             other_attempts: self.kept.others,
             busy: &self.busy,
             durations: &self.histogram,
+            median_seconds: self.median(),
             notes: &self.notes,
         };
         // It has string keys and finite numbers only, so this does not fail.
         serde_json::to_string(&data).unwrap_or_default()
     }
-}
-
-/// Returns the last lines, each on one bounded line.
-fn bounded_lines(text: &str) -> String {
-    let mut lines: Vec<&str> = text.trim_end().rsplit('\n').take(MOST_LAST_LINES).collect();
-    lines.reverse();
-    let lines: Vec<String> = lines.into_iter().map(|text| line(text, MOST_LINE_COLUMNS)).collect();
-    lines.join("\n")
 }
 
 // The attempts that a page shows one by one: failed ones before others, and long ones before short ones.
@@ -280,7 +346,7 @@ struct KeptAttempt {
 }
 
 /// The order in which attempts are kept.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Ranked(KeptAttempt);
 
 impl Ranked {
@@ -315,7 +381,7 @@ impl Ord for Ranked {
 }
 
 /// A bounded number of attempts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Kept {
     most: usize,
     /// The one that goes next is at the top.
@@ -479,14 +545,6 @@ impl Histogram {
             Interval { from, to: edges.get(place + 1).copied(), count: *count }
         };
         self.counts.iter().enumerate().take(end).skip(first).map(interval).collect()
-    }
-
-    fn median(&self) -> Option<Interval> {
-        let mut before = 0;
-        self.used().into_iter().find(|interval| {
-            before += interval.count;
-            before * 2 >= self.total
-        })
     }
 }
 

@@ -37,6 +37,7 @@ fn failures_come_first_with_their_last_lines() {
         (0.5, 2.0),
         ("./convert b", "reading\nno such file"),
     );
+    model.is_over();
     let page = model.html();
     assert!(page.contains("<h1>1 ok, 1 failed in 2.5 s</h1>"), "{page}");
     assert!(page.contains("<pre>reading\nno such file</pre>"));
@@ -55,6 +56,88 @@ fn a_job_that_succeeds_at_last_is_no_failure() {
     model.event(&settled(1, JobOutcome::Succeeded, None), at(2.0));
     let page = model.html();
     assert!(!page.contains("slow") && page.contains("1 ok, 0 failed"));
+}
+
+#[test]
+fn a_page_of_a_batch_that_runs_says_so_and_what_is_ahead() {
+    let mut model = PageModel::new(facts());
+    model.event(&Event::InputEnded { jobs: 20 }, at(0.0));
+    for job in 1..=8 {
+        run(&mut model, job, AttemptOutcome::Exited(0), (job as f64 - 1.0, 1.0), ("x", ""));
+    }
+    for job in [9, 10] {
+        let text = format!("./convert {job}");
+        model.event(&started(job, 1, &text), at(8.0));
+    }
+    // 8 of 20 jobs took 8 s.
+    let ahead = Ahead { running: 2, left: Some(10), seconds: Some(12.0) };
+    assert_eq!(model.ahead(), Some(ahead));
+    let page = model.html();
+    assert!(page.contains("<h1>Running: 8 ok, 0 failed in 8.0 s</h1>"), "{page}");
+    let words =
+        "2 running · 10 left · about 12 s until the end, at 08:00:20 UTC · as of 08:00:08 UTC";
+    assert!(page.contains(words), "{page}");
+    assert!(
+        page.contains("<span data-start=\"1800000008.000\">0 s</span> <code>./convert 9</code>"),
+        "{page}"
+    );
+    assert!(page.contains("<rect class=\"now\""));
+    let data = data(&page);
+    assert_eq!(
+        (&data["is_running"], &data["running"], &data["left"]),
+        (&true.into(), &2.into(), &10.into())
+    );
+    // Only a file that is written again is loaded again.
+    assert!(!page.contains("data-reload") && !page.contains("refresh"));
+    model.is_live = true;
+    assert!(model.html().contains("<body data-reload=\"2\">"));
+    assert_eq!(model.html().matches("http-equiv=\"refresh\"").count(), 1);
+    model.is_over();
+    let page = model.html();
+    assert!(!page.contains("data-reload=") && !page.contains("Running") && !page.contains("as of"));
+}
+
+#[test]
+fn failures_stand_below_their_reason_with_their_whole_command() {
+    let mut model = PageModel::new(facts());
+    let long = "x".repeat(1_500);
+    for job in 1..=7 {
+        let text = format!("./convert {long} {job}.png");
+        let said = format!("reading\n./convert: {job}.png: broken");
+        run(&mut model, job, AttemptOutcome::Exited(1), (0.0, 1.0), (&text, &said));
+    }
+    run(&mut model, 8, AttemptOutcome::Signaled(11), (0.0, 1.0), ("y", ""));
+    for job in [9, 10] {
+        let reason = Some("job 1 [lib] did not succeed");
+        model.lasts_until(at(2.0));
+        model.settled(job, "[app] true", JobOutcome::Skipped, reason);
+    }
+    model.is_over();
+    let page = model.html();
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not in {page}"));
+    let group = "<b class=\"bad\">7 jobs</b> <span>failed · exit 1</span> \
+                 <code>./convert: 1.png: broken</code>";
+    let skipped = "<b class=\"gone\">2 jobs</b> <span>skipped · job 1 [lib] did not succeed</span>";
+    assert!(place(group) < place("SIGSEGV") && place("SIGSEGV") < place(skipped));
+    assert!(page.contains(&format!("<p class=\"whole\"><code>./convert {long} 3.png</code></p>")));
+    assert!(page.contains("<code>[app] true</code>"));
+    let data = data(&page);
+    assert_eq!(data["reasons"][0]["jobs"], 7);
+    assert_eq!(data["reasons"][2]["state"], "skipped");
+}
+
+#[test]
+fn the_median_is_that_of_all_attempts() {
+    let mut model = PageModel::new(facts());
+    assert_eq!(model.median(), None);
+    for (job, seconds, median) in
+        [(1, 0.5, 0.5), (2, 3.0, 1.75), (3, 0.25, 0.5), (4, 1.0, 0.75), (5, 2.0, 1.0)]
+    {
+        run(&mut model, job, AttemptOutcome::Exited(0), (0.0, seconds), ("x", ""));
+        assert_eq!(model.median(), Some(median), "{job}");
+    }
+    assert!(model.html().contains("median 1.0 s"));
+    assert_eq!(data(&model.html())["median_seconds"], 1.0);
 }
 
 #[test]
@@ -135,7 +218,9 @@ fn a_page_about_many_jobs_is_bounded_and_says_what_it_leaves_out() {
 
 #[test]
 fn a_batch_without_attempts_has_a_page() {
-    let page = PageModel::new(facts()).html();
+    let mut model = PageModel::new(facts());
+    model.is_over();
+    let page = model.html();
     assert!(page.contains("<h1>0 ok, 0 failed in 0 s</h1>"));
     assert!(!page.contains("<svg"));
 }
@@ -178,7 +263,6 @@ fn each_duration_is_in_its_interval() {
     assert_eq!(counts, [2, 2, 2, 1, 1]);
     assert_eq!((filled[1].from, filled[1].to), (0.001, Some(0.002)));
     assert_eq!(filled[4].to, None);
-    assert_eq!(histogram.median().unwrap().from, 0.001);
     assert_eq!((histogram.total, histogram.most_seconds), (8, 1e9));
 }
 
@@ -190,5 +274,4 @@ fn few_durations_have_neighbours() {
         assert!((5..=9).contains(&histogram.used().len()), "{seconds}: {:?}", histogram.used());
     }
     assert_eq!(Histogram::default().used(), []);
-    assert_eq!(Histogram::default().median(), None);
 }

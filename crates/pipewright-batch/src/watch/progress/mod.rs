@@ -352,19 +352,19 @@ const SAMPLE: Duration = Duration::from_secs(1);
 const LEAST_ENDS: u64 = 5;
 
 /// The number of ended jobs over time. Jobs of an earlier run do not count.
-#[derive(Debug)]
-struct Rate {
+#[derive(Debug, Clone)]
+pub(super) struct Rate {
     started: Instant,
     samples: VecDeque<(Instant, u64)>,
 }
 
 impl Rate {
-    fn new(now: Instant) -> Rate {
+    pub(super) fn new(now: Instant) -> Rate {
         Rate { started: now, samples: VecDeque::from([(now, 0)]) }
     }
 
     /// Records the number of jobs that have ended by now.
-    fn record(&mut self, now: Instant, ended: u64) {
+    pub(super) fn record(&mut self, now: Instant, ended: u64) {
         let is_due =
             self.samples.back().is_none_or(|(last, _)| now.duration_since(*last) >= SAMPLE);
         if is_due {
@@ -390,7 +390,7 @@ impl Rate {
     }
 
     /// Returns the time that this number of jobs takes.
-    fn left(&self, now: Instant, ended: u64, waiting: u64) -> Option<Duration> {
+    pub(super) fn left(&self, now: Instant, ended: u64, waiting: u64) -> Option<Duration> {
         let seconds = waiting as f64 / self.per_second(now, ended)?;
         Duration::try_from_secs_f64(seconds).ok()
     }

@@ -45,6 +45,46 @@ fn the_joblog_is_that_of_gnu_parallel() {
 }
 
 #[test]
+fn the_name_of_a_job_is_wherever_its_number_is() {
+    let place = Place::new();
+    let jobs = [
+        r#"{"id":"lib","argv":["sh","-c","echo why >&2; exit 3"]}"#,
+        r#"{"id":"app","argv":["true"],"after":["lib"]}"#,
+        r#"{"id":"end","argv":["true"],"after":["app"]}"#,
+    ];
+    place.write("jobs", &jobs.join("\n"));
+    let files = ["--log", "run.db", "--events", "events", "--trace", "trace", "--junit", "junit"];
+    let pages = ["--html", "page.html", "--joblog", "joblog", "--output-dir", "dir"];
+    let run = place.batch(&[&files[..], &pages, &["-t", "--jsonl", "--from", "jobs"]].concat());
+    assert!(err(&run).contains("job 1 [lib] failed: exit code 3"), "{}", err(&run));
+    let listed = place.tool(&["jobs", "run.db"]).output().unwrap();
+    let page = place.tool(&["jobs", "run.db", "--html", "later.html"]).status().unwrap();
+    assert!(page.success());
+    let because = ["job 1 [lib] did not succeed", "job 2 [app] did not succeed"];
+    for (what, text) in [
+        ("jobs", out(&listed).to_owned()),
+        ("events", place.read("events")),
+        ("junit", place.read("junit")),
+        ("page", place.read("page.html")),
+        ("page of a log", place.read("later.html")),
+    ] {
+        for word in because {
+            assert!(text.contains(word), "{what} has not {word:?}: {text}");
+        }
+    }
+    for (what, text) in [("trace", place.read("trace")), ("junit", place.read("junit"))] {
+        assert!(text.contains("[lib] sh -c"), "{what}: {text}");
+    }
+    assert!(place.read("junit").contains("name=\"[app] true\""), "{}", place.read("junit"));
+    assert!(place.read("events").contains("\"id\":\"app\""));
+    let named = place.tool(&["jobs", "run.db", "--output", "lib"]).output().unwrap();
+    assert_eq!(out(&named), "");
+    assert!(err(&named).contains("why"), "{}", err(&named));
+    // Programs run the commands of a job log, as `parallel --retry-failed` does.
+    assert_eq!(joblog(&place.read("joblog"))[0][6], "sh -c 'echo why >&2; exit 3'");
+}
+
+#[test]
 fn a_joblog_with_a_plus_goes_on() {
     let place = Place::new();
     place.write("jobs.tsv", "old\n");

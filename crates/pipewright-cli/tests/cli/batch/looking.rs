@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::super::terminal::Shell;
 use super::{Place, err, out, refused};
+use crate::trees::until;
 
 /// Returns a place with the log of two jobs, of which one has failed.
 fn with_log() -> Place {
@@ -29,6 +30,29 @@ fn with_log() -> Place {
 
 fn jobs(place: &Place, options: &[&str]) -> std::process::Output {
     place.tool(&[&["jobs", "run.db"], options].concat()).output().unwrap()
+}
+
+#[test]
+fn the_page_of_a_running_batch_is_there_at_once_and_says_that_it_runs() {
+    let place = Place::new();
+    let script = "[ {} = 1 ] || { echo why {} >&2; exit 3; }; until [ -e go ]; do sleep 0.05; done";
+    let words = ["--html", "page.html", "--log", "run.db", "--", "sh", "-c", script, ":::"];
+    let args = [&["batch", "-q", "-j1", "-k"], &words[..], &["2", "3", "1", "4"]].concat();
+    let mut batch = place.tool(&args).spawn().unwrap();
+    let page = || std::fs::read_to_string(place.path("page.html")).unwrap_or_default();
+    until("the page says what runs", || page().contains("1 running · 1 left"));
+    let text = page();
+    assert!(text.ends_with("</html>\n") && text.contains("<body data-reload="), "{text}");
+    assert!(text.contains("<h1>Running: 0 ok, 2 failed") && text.contains("2 jobs</b>"), "{text}");
+    // A page of the log is one look at it.
+    assert_eq!(jobs(&place, &["--html", "look.html"]).status.code(), Some(0));
+    let look = place.read("look.html");
+    assert!(look.contains("<h1>Running: 0 ok, 2 failed"), "{look}");
+    assert!(look.contains("1 running · 1 left") && !look.contains("data-reload="), "{look}");
+    place.write("go", "");
+    assert_eq!(batch.wait().unwrap().code(), Some(123));
+    let text = page();
+    assert!(text.contains("<h1>1 ok, 3 failed in") && !text.contains("data-reload="), "{text}");
 }
 
 #[test]
