@@ -122,8 +122,8 @@ fn the_inputs_of_jobs_that_wait_for_a_retry_are_bounded() {
     let batch = Batch::new().jobs(1).read_ahead(1).retries(1).retry_delay(long, long);
     let blocks = std::iter::repeat_with(|| Ok(exits(1).stdin(JobStdin::bytes(vec![0; 1 << 20]))));
     let streams = || Box::new(io::sink()) as Box<dyn Write + Send>;
-    let mut driver =
-        batch.start_in_test(Fake::new(), blocks, [streams(), streams()], false).unwrap();
+    let (config, streams) = (batch.into_config(), [streams(), streams()]);
+    let mut driver = Driver::start(config, Fake::new(), blocks, streams).unwrap();
     let most = 17;
     // Each job fails, and waits for an hour.
     while driver.wants_input() || driver.live.running() > 0 {
