@@ -21,6 +21,8 @@ mod help;
 mod limits;
 #[cfg(target_os = "linux")]
 mod nodes;
+#[cfg(target_os = "linux")]
+mod one_liners;
 #[cfg(unix)]
 mod pipe;
 #[cfg(unix)]
