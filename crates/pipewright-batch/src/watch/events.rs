@@ -209,7 +209,7 @@ mod tests {
             events.event(&settled, UNIX_EPOCH);
         }
         events.flush();
-        let text = String::from_utf8(events.lines.writer().clone()).unwrap();
+        let text = String::from_utf8(events.lines.writer.clone()).unwrap();
         let ids: Vec<_> = text
             .lines()
             .skip(1)
@@ -240,7 +240,7 @@ mod tests {
         for job in 1..=3 {
             events.event(&Event::Retrying { job, delay: Duration::ZERO }, at(0.0));
             events.flush();
-            let text = events.lines.writer();
+            let text = &events.lines.writer;
             assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1 + job as usize);
             assert!(text.ends_with(b"}\n"));
         }

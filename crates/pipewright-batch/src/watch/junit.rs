@@ -23,9 +23,8 @@ const COUNTS_COLUMNS: usize = 120;
 
 /// A writer of the report.
 ///
-/// After each flush the file is whole, also if the batch is killed later: the next test case overwrites the closing
-/// tags, and the counts are written again in their place. A file that cannot seek (a pipe) gets the tags at the end
-/// only, and no counts.
+/// The tags are closed after each flush ([`Pieces::flush_closed`]), and the counts are written again in their place. A file that
+/// cannot seek (a pipe) has no counts.
 #[derive(Debug)]
 pub(crate) struct JunitWriter<W> {
     pieces: Pieces<W>,
@@ -34,8 +33,6 @@ pub(crate) struct JunitWriter<W> {
     counts: Counts,
     /// The place of the counts, if the file can seek.
     counts_at: Option<u64>,
-    /// The place of the closing tags, if the file has them.
-    closed_at: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -79,12 +76,12 @@ impl<W: Write + Seek> JunitWriter<W> {
         head.push_str("<testsuites name=\"pipewright batch\">\n<testsuite name=\"");
         head.extend([&name, "\" "]);
         let mut counts_at = None;
-        if pieces.writer().stream_position().is_ok() {
+        if pieces.writer.stream_position().is_ok() {
             counts_at = Some(head.len() as u64);
             head.push_str(&counts.text());
         }
         pieces.add(format!("{head}>\n").as_bytes());
-        JunitWriter { pieces, last: HashMap::new(), counts, counts_at, closed_at: None }
+        JunitWriter { pieces, last: HashMap::new(), counts, counts_at }
     }
 
     /// Adds the test case of an event, if it has one.
@@ -146,45 +143,13 @@ impl<W: Write + Seek> JunitWriter<W> {
         };
         self.counts.tests += 1;
         self.counts.time = self.counts.time.saturating_add(elapsed);
-        self.reopen();
+        self.pieces.reopen();
         self.pieces.add(case.as_bytes());
-    }
-
-    /// Goes back to before the closing tags.
-    fn reopen(&mut self) {
-        let Some(end) = self.closed_at.take() else { return };
-        if let Err(error) = self.pieces.writer().seek(SeekFrom::Start(end)) {
-            self.pieces.keep(error);
-        }
     }
 
     /// Writes all test cases so far, and the closing tags.
     pub(crate) fn flush(&mut self) {
-        if self.pieces.is_empty() {
-            return;
-        }
-        self.pieces.flush();
-        // A disk that is full has an open end, where the next test case goes on.
-        let end = self.pieces.writer().stream_position().ok();
-        if let (true, Some(end)) = (self.pieces.is_empty(), end) {
-            self.closed_at = Some(end);
-            if self.close().is_err() {
-                self.reopen();
-            }
-        }
-    }
-
-    /// Writes the closing tags, and the counts in their place.
-    fn close(&mut self) -> io::Result<()> {
-        let (counts, counts_at) = (self.counts.text(), self.counts_at);
-        let writer = self.pieces.writer();
-        writer.write_all(CLOSING)?;
-        if let Some(at) = counts_at {
-            writer.seek(SeekFrom::Start(at))?;
-            writer.write_all(counts.as_bytes())?;
-            writer.seek(SeekFrom::End(0))?;
-        }
-        writer.flush()
+        self.pieces.flush_closed(|file| close(file, &self.counts, self.counts_at));
     }
 
     /// Writes the last test cases.
@@ -192,9 +157,23 @@ impl<W: Write + Seek> JunitWriter<W> {
     /// # Errors
     /// Test cases are missing: the first error of a write.
     pub(crate) fn finish(mut self) -> io::Result<()> {
-        self.pieces.finish()?;
-        if self.closed_at.is_none() { self.close() } else { Ok(()) }
+        self.pieces.finish_closed(|file| close(file, &self.counts, self.counts_at))
     }
+}
+
+/// Writes the closing tags, and the counts in their place.
+fn close(
+    file: &mut (impl Write + Seek),
+    counts: &Counts,
+    counts_at: Option<u64>,
+) -> io::Result<()> {
+    file.write_all(CLOSING)?;
+    if let Some(at) = counts_at {
+        file.seek(SeekFrom::Start(at))?;
+        file.write_all(counts.text().as_bytes())?;
+        file.seek(SeekFrom::End(0))?;
+    }
+    file.flush()
 }
 
 /// Returns a text for an attribute or an element. XML has no control characters but three, not even as numbers.
@@ -219,7 +198,7 @@ mod tests {
     use crate::vocabulary::AttemptOutcome;
 
     fn text(report: &mut JunitWriter<Cursor<Vec<u8>>>) -> String {
-        String::from_utf8(report.pieces.writer().get_ref().clone()).unwrap()
+        String::from_utf8(report.pieces.writer.get_ref().clone()).unwrap()
     }
 
     fn ran(

@@ -355,15 +355,17 @@ const WRITE_BYTES: usize = 64 << 10;
 /// A writer of whole pieces.
 #[derive(Debug)]
 pub(super) struct Pieces<W> {
-    writer: W,
+    pub(super) writer: W,
     pending: Vec<u8>,
     dropped: u64,
     error: Option<io::Error>,
+    /// The place of the closing, if the file has it.
+    closed_at: Option<u64>,
 }
 
 impl<W: Write> Pieces<W> {
     pub(super) fn new(writer: W) -> Pieces<W> {
-        Pieces { writer, pending: Vec::new(), dropped: 0, error: None }
+        Pieces { writer, pending: Vec::new(), dropped: 0, error: None, closed_at: None }
     }
 
     /// Adds a piece, or drops it if too much is waiting.
@@ -406,10 +408,6 @@ impl<W: Write> Pieces<W> {
         }
     }
 
-    pub(super) fn writer(&mut self) -> &mut W {
-        &mut self.writer
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
@@ -426,6 +424,41 @@ impl<W: Write> Pieces<W> {
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.flush();
         self.error.take().map_or(Ok(()), Err)
+    }
+}
+
+/// A file that is whole after each flush, also if the batch is killed later: it is closed, and the next piece overwrites
+/// the closing. A file that cannot seek (a pipe) is closed at its end only.
+impl<W: Write + Seek> Pieces<W> {
+    /// Goes back to before the closing.
+    pub(super) fn reopen(&mut self) {
+        let Some(end) = self.closed_at.take() else { return };
+        if let Err(error) = self.writer.seek(SeekFrom::Start(end)) {
+            self.keep(error);
+        }
+    }
+
+    /// Writes what waits, and closes the file.
+    pub(super) fn flush_closed(&mut self, close: impl FnOnce(&mut W) -> io::Result<()>) {
+        if self.pending.is_empty() {
+            return;
+        }
+        self.flush();
+        // A disk that is full has an open end, where the next piece goes on.
+        let end = self.writer.stream_position().ok().filter(|_| self.pending.is_empty());
+        self.closed_at = end;
+        if end.is_some() && close(&mut self.writer).is_err() {
+            self.reopen();
+        }
+    }
+
+    /// Writes the rest, and closes the file.
+    pub(super) fn finish_closed(
+        &mut self,
+        close: impl FnOnce(&mut W) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.finish()?;
+        if self.closed_at.is_none() { close(&mut self.writer) } else { Ok(()) }
     }
 }
 
@@ -551,11 +584,11 @@ mod tests {
         pieces.add(b"first\n");
         pieces.add(b"second\n");
         pieces.flush();
-        assert_eq!(pieces.writer().text, b"first\ns");
-        pieces.writer().room = 100;
+        assert_eq!(pieces.writer.text, b"first\ns");
+        pieces.writer.room = 100;
         pieces.add(b"third\n");
         pieces.finish().unwrap();
-        assert_eq!(pieces.writer().text, b"first\nsecond\nthird\n");
+        assert_eq!(pieces.writer.text, b"first\nsecond\nthird\n");
     }
 
     #[test]
@@ -566,9 +599,9 @@ mod tests {
             pieces.add(&line);
         }
         assert!(pieces.pending.len() <= MOST_KEPT_BYTES);
-        pieces.writer().room = usize::MAX;
+        pieces.writer.room = usize::MAX;
         assert_eq!(pieces.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
-        let text = &pieces.writer().text;
+        let text = &pieces.writer.text;
         assert!(
             text.len() > 1_000_000
                 && text.split_inclusive(|byte| *byte == b'\n').all(|it| it == line)

@@ -1,7 +1,7 @@
 //! A trace of the slots, as trace events for Perfetto (ui.perfetto.dev) and chrome://tracing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Seek, Write};
 use std::time::SystemTime;
 
 use serde::Serialize;
@@ -20,16 +20,13 @@ const CLOSING: &[u8] = b"\n]\n";
 
 /// A writer of a trace: a JSON array with one complete event for each attempt, on the track of its slot.
 ///
-/// After each flush the file is a whole array, also if the batch is killed later: the next event overwrites the closing
-/// bracket. A file that cannot seek (a pipe) gets the bracket at the end only; viewers do without it.
+/// The array is closed after each flush ([`Pieces::flush_closed`]). Viewers do without the bracket.
 #[derive(Debug)]
 pub(crate) struct TraceWriter<W> {
     pieces: Pieces<W>,
     started: SystemTime,
     running: BTreeMap<AttemptKey, u32>,
     named: BTreeSet<u32>,
-    /// The place of the closing bracket, if the file has one.
-    closed_at: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -59,7 +56,6 @@ impl<W: Write + Seek> TraceWriter<W> {
             started: facts.started,
             running: BTreeMap::new(),
             named: BTreeSet::new(),
-            closed_at: None,
         }
     }
 
@@ -115,38 +111,13 @@ impl<W: Write + Seek> TraceWriter<W> {
             self.pieces.keep(error.into());
             return;
         }
-        self.reopen();
+        self.pieces.reopen();
         self.pieces.add(&piece);
-    }
-
-    /// Goes back to before the closing bracket.
-    fn reopen(&mut self) {
-        let Some(end) = self.closed_at.take() else { return };
-        if let Err(error) = self.pieces.writer().seek(SeekFrom::Start(end)) {
-            self.pieces.keep(error);
-        }
     }
 
     /// Writes all events so far, and closes the array. The driver calls it about once a second.
     pub(crate) fn flush(&mut self) {
-        if self.pieces.is_empty() {
-            return;
-        }
-        self.pieces.flush();
-        // A disk that is full has an open end, where the next event goes on.
-        let end = self.pieces.writer().stream_position().ok();
-        if let (true, Some(end)) = (self.pieces.is_empty(), end) {
-            self.closed_at = Some(end);
-            if self.close().is_err() {
-                self.reopen();
-            }
-        }
-    }
-
-    fn close(&mut self) -> io::Result<()> {
-        let writer = self.pieces.writer();
-        writer.write_all(CLOSING)?;
-        writer.flush()
+        self.pieces.flush_closed(close);
     }
 
     /// Writes the last events.
@@ -154,9 +125,13 @@ impl<W: Write + Seek> TraceWriter<W> {
     /// # Errors
     /// Events are missing: the first error of a write.
     pub(crate) fn finish(mut self) -> io::Result<()> {
-        self.pieces.finish()?;
-        if self.closed_at.is_none() { self.close() } else { Ok(()) }
+        self.pieces.finish_closed(close)
     }
+}
+
+fn close(file: &mut impl Write) -> io::Result<()> {
+    file.write_all(CLOSING)?;
+    file.flush()
 }
 
 fn micros(time: std::time::Duration) -> f64 {
@@ -172,7 +147,7 @@ mod tests {
     use crate::watch::tests::{at, end, ended, every_event, facts, started};
 
     fn parsed(trace: &mut TraceWriter<Cursor<Vec<u8>>>) -> Vec<Value> {
-        serde_json::from_slice(trace.pieces.writer().get_ref()).unwrap()
+        serde_json::from_slice(trace.pieces.writer.get_ref()).unwrap()
     }
 
     #[test]
