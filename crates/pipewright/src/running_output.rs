@@ -196,3 +196,96 @@ macro_rules! running_verbs {
     };
 }
 pub(crate) use running_verbs;
+
+/// Writes the counterpart of `Lines` or `Events` for a task.
+#[cfg(feature = "tokio")]
+macro_rules! running_stream {
+    ($(#[$docs:meta])* $name:ident, $owner:ident, $item:ident, $word:literal) => {
+        $(#[$docs])*
+        #[derive(Debug)]
+        pub struct $name {
+            /// Declared before the run, so dropped first: it holds copies of the run's handles.
+            watch: ::pipewright_os::base::wait::Watch,
+            inner: $owner,
+        }
+
+        impl $name {
+            pub(crate) fn new(inner: $owner) -> $name {
+                $name { watch: Default::default(), inner }
+            }
+
+            /// Returns the process id of the child.
+            #[must_use]
+            pub fn pid(&self) -> u32 {
+                self.inner.pid()
+            }
+
+            #[doc = concat!("Takes the parent's end of the child's stdin, like [`", stringify!($owner), "::take_stdin`].")]
+            /// Convert it with [`into_async`](crate::PipeWriter#method.into_async). To write a lot, use another task or
+            /// write concurrently with [`next`](Self::next), for the reason given there.
+            #[doc(alias = "stdin")]
+            #[must_use = "dropping it ends the child's input"]
+            pub fn take_stdin(&mut self) -> Option<$crate::ChildStdin> {
+                self.inner.take_stdin()
+            }
+
+            #[doc = concat!("Returns the next ", $word, ", or `None` after the last.")]
+            ///
+            /// # Cancellation
+            /// Dropping the future loses nothing: the next call continues. Outside a tokio runtime the item is an
+            /// `Unsupported` error, and nothing is lost either.
+            pub async fn next(&mut self) -> Option<Result<$item, $crate::Error>> {
+                ::std::future::poll_fn(|cx| self.poll(cx, None)).await.item()
+            }
+
+            #[doc = concat!("Waits for the next ", $word, ", for at most `limit`, like [`", stringify!($owner), "::next_within`].")]
+            ///
+            /// # Cancellation
+            /// As for [`next`](Self::next).
+            pub async fn next_within(
+                &mut self,
+                limit: ::std::time::Duration,
+            ) -> $crate::Next<Result<$item, $crate::Error>> {
+                let until = ::std::time::Instant::now().checked_add(limit);
+                ::std::future::poll_fn(|cx| self.poll(cx, until)).await
+            }
+
+            /// Reads and discards the rest, waits for the child, and returns its [`Ending`](crate::Ending), like
+            #[doc = concat!("[`", stringify!($owner), "::finish`].")]
+            ///
+            /// # Cancellation
+            #[doc = concat!("Dropping the future drops the ", $word, "s.")]
+            ///
+            /// # Errors
+            #[doc = concat!("Those of [`", stringify!($owner), "::finish`].")]
+            pub async fn finish(mut self) -> Result<$crate::Ending, $crate::Error> {
+                let $name { watch, inner } = &mut self;
+                ::std::future::poll_fn(|cx| inner.run.poll_ending(cx, watch)).await
+            }
+
+            fn poll(
+                &mut self,
+                cx: &mut ::std::task::Context<'_>,
+                until: Option<::std::time::Instant>,
+            ) -> ::std::task::Poll<$crate::Next<Result<$item, $crate::Error>>> {
+                let $name { watch, inner } = self;
+                $crate::run::poll_within_budget(cx, |cx| {
+                    inner.poll_next_by(until, |run| run.poll(cx, watch, until))
+                })
+            }
+        }
+
+        impl ::futures_core::Stream for $name {
+            type Item = Result<$item, $crate::Error>;
+
+            fn poll_next(
+                mut self: ::std::pin::Pin<&mut Self>,
+                cx: &mut ::std::task::Context<'_>,
+            ) -> ::std::task::Poll<Option<Self::Item>> {
+                self.poll(cx, None).map($crate::Next::item)
+            }
+        }
+    };
+}
+#[cfg(feature = "tokio")]
+pub(crate) use running_stream;

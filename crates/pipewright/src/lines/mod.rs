@@ -7,14 +7,14 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use splitter::{Batch, Splitter};
-#[cfg(feature = "tokio")]
-pub use task::AsyncLines;
 
 use crate::ChildStdin;
 use crate::error::{Error, ErrorKind, FailedOperation};
 use crate::outcome::Source;
 use crate::output::{Decoding, Ending, NotUtf8};
 use crate::run::{Chunk, Next, Run, RunDescriptor, poll_next_by};
+#[cfg(feature = "tokio")]
+use crate::running_output::running_stream;
 use crate::running_output::running_verbs;
 
 /// A line that a child wrote, without its line end.
@@ -312,27 +312,12 @@ impl Iterator for Lines {
 
 impl std::iter::FusedIterator for Lines {}
 
-/// Output of a child, line by line, for tasks.
 #[cfg(feature = "tokio")]
-mod task {
-    use std::future::poll_fn;
-    use std::pin::Pin;
-    use std::task::{Context, Poll};
-    use std::time::{Duration, Instant};
-
-    use futures_core::Stream;
-    use pipewright_os::base::wait::Watch;
-
-    use super::{Line, Lines};
-    use crate::ChildStdin;
-    use crate::error::Error;
-    use crate::output::Ending;
-    use crate::run::{Next, poll_within_budget};
-
-    /// The lines of a running child for a task, from [`Command::lines_async`](crate::Command::lines_async). See
-    /// [`Lines`].
+running_stream! {
+    /// The lines of a running child for a task, from
+    /// [`Command::lines_async`](crate::Command::lines_async). See [`Lines`].
     ///
-    /// Implements [`Stream`]; or call [`next`](Self::next) in a loop.
+    /// Implements [`Stream`](futures_core::Stream); or call [`next`](Self::next) in a loop.
     ///
     /// # Drop
     /// As for [`Lines`].
@@ -347,82 +332,5 @@ mod task {
     /// # Ok::<(), pipewright::Error>(())
     /// # }).unwrap();
     /// ```
-    #[derive(Debug)]
-    pub struct AsyncLines {
-        /// Declared before the run, so dropped first: it holds copies of the run's handles.
-        watch: Watch,
-        lines: Lines,
-    }
-
-    impl AsyncLines {
-        pub(crate) fn new(lines: Lines) -> AsyncLines {
-            AsyncLines { watch: Watch::default(), lines }
-        }
-
-        /// Returns the process id of the child.
-        #[must_use]
-        pub fn pid(&self) -> u32 {
-            self.lines.pid()
-        }
-
-        /// Takes the parent's end of the child's stdin, like [`Lines::take_stdin`]. Convert it with
-        /// [`into_async`](crate::PipeWriter#method.into_async). To write a lot, use another task or write concurrently
-        /// with [`next`](Self::next), for the reason given there.
-        #[doc(alias = "stdin")]
-        #[must_use = "dropping it ends the child's input"]
-        pub fn take_stdin(&mut self) -> Option<ChildStdin> {
-            self.lines.take_stdin()
-        }
-
-        /// Returns the next line, or `None` after the last.
-        ///
-        /// # Cancellation
-        /// Dropping the future loses nothing: the next call continues. Outside a tokio runtime the item is an
-        /// `Unsupported` error, and nothing is lost either.
-        pub async fn next(&mut self) -> Option<Result<Line, Error>> {
-            poll_fn(|cx| self.poll(cx)).await
-        }
-
-        /// Waits for the next line, for at most `limit`, like [`Lines::next_within`].
-        ///
-        /// # Cancellation
-        /// As for [`next`](Self::next).
-        pub async fn next_within(&mut self, limit: Duration) -> Next<Result<Line, Error>> {
-            let until = Instant::now().checked_add(limit);
-            poll_fn(|cx| poll_within_budget(cx, |cx| self.poll_line(cx, until))).await
-        }
-
-        /// Reads and discards the rest, waits for the child, and returns its [`Ending`], like [`Lines::finish`].
-        ///
-        /// # Cancellation
-        /// Dropping the future drops the lines.
-        ///
-        /// # Errors
-        /// Those of [`Lines::finish`].
-        pub async fn finish(mut self) -> Result<Ending, Error> {
-            let AsyncLines { watch, lines } = &mut self;
-            poll_fn(|cx| lines.run.poll_ending(cx, watch)).await
-        }
-
-        fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Line, Error>>> {
-            poll_within_budget(cx, |cx| self.poll_line(cx, None)).map(Next::item)
-        }
-
-        fn poll_line(
-            &mut self,
-            cx: &mut Context<'_>,
-            until: Option<Instant>,
-        ) -> Poll<Next<Result<Line, Error>>> {
-            let AsyncLines { watch, lines } = self;
-            lines.poll_next_by(until, |run| run.poll(cx, watch, until))
-        }
-    }
-
-    impl Stream for AsyncLines {
-        type Item = Result<Line, Error>;
-
-        fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-            self.poll(cx)
-        }
-    }
+    AsyncLines, Lines, Line, "line"
 }
