@@ -254,6 +254,26 @@ pub enum Resource {
     Stack,
 }
 
+#[cfg(unix)]
+impl Resource {
+    /// Returns the number that the system has for it.
+    pub(super) fn number(self) -> libc::c_uint {
+        // They are c_uint in glibc, c_int in musl and on macOS.
+        let number = match self {
+            Resource::AddressSpace => libc::RLIMIT_AS,
+            Resource::CoreDump => libc::RLIMIT_CORE,
+            Resource::CpuTime => libc::RLIMIT_CPU,
+            Resource::Data => libc::RLIMIT_DATA,
+            Resource::FileSize => libc::RLIMIT_FSIZE,
+            Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
+            Resource::OpenFiles => libc::RLIMIT_NOFILE,
+            Resource::Processes => libc::RLIMIT_NPROC,
+            Resource::Stack => libc::RLIMIT_STACK,
+        };
+        number as libc::c_uint
+    }
+}
+
 impl UnixOptions {
     /// Sets the process group; 0 is one of the child's own, which a session has anyway.
     pub fn set_process_group(&mut self, group: i32) {

@@ -23,7 +23,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::layout::{self, AbortOnPanic, Closure, Layout};
-use super::{ChildStdio, Group, Inherit, ParentExit, Plan, Resource, SpawnError, StartLimit, Step};
+use super::{ChildStdio, Group, Inherit, ParentExit, Plan, SpawnError, StartLimit, Step};
 use crate::base::generation::PerProcess;
 use crate::base::handle::Handle;
 use crate::base::poll::poll_again;
@@ -289,26 +289,9 @@ impl Lists {
 fn limits<'a>(plan: &Plan<'a>) -> impl Iterator<Item = u64> + use<'a> {
     const NO_LIMIT: u64 = libc::RLIM64_INFINITY;
     plan.unix.limits.iter().flat_map(|limit| {
-        let number = u64::from(resource_number(limit.resource));
+        let number = u64::from(limit.resource.number());
         [number, limit.soft.unwrap_or(NO_LIMIT), limit.hard.unwrap_or(NO_LIMIT)]
     })
-}
-
-/// Returns the number of a resource.
-fn resource_number(resource: Resource) -> libc::c_uint {
-    // They are c_uint in glibc, c_int in musl.
-    let number = match resource {
-        Resource::AddressSpace => libc::RLIMIT_AS,
-        Resource::CoreDump => libc::RLIMIT_CORE,
-        Resource::CpuTime => libc::RLIMIT_CPU,
-        Resource::Data => libc::RLIMIT_DATA,
-        Resource::FileSize => libc::RLIMIT_FSIZE,
-        Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
-        Resource::OpenFiles => libc::RLIMIT_NOFILE,
-        Resource::Processes => libc::RLIMIT_NPROC,
-        Resource::Stack => libc::RLIMIT_STACK,
-    };
-    number as libc::c_uint
 }
 
 /// Takes ownership of the pidfd that `CLONE_PIDFD` wrote.

@@ -255,25 +255,12 @@ fn set_limits(limits: &[ResourceLimit]) -> Result<(), FailedStep> {
             }
         }
         let value = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+        let number = limit.resource.number() as libc::c_int;
         // SAFETY: a live value.
-        let result = unsafe { libc::setrlimit(resource(limit.resource), &raw const value) };
+        let result = unsafe { libc::setrlimit(number, &raw const value) };
         check(result, Step::Limit(index))?;
     }
     Ok(())
-}
-
-fn resource(resource: Resource) -> libc::c_int {
-    match resource {
-        Resource::AddressSpace => libc::RLIMIT_AS,
-        Resource::CoreDump => libc::RLIMIT_CORE,
-        Resource::CpuTime => libc::RLIMIT_CPU,
-        Resource::Data => libc::RLIMIT_DATA,
-        Resource::FileSize => libc::RLIMIT_FSIZE,
-        Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
-        Resource::OpenFiles => libc::RLIMIT_NOFILE,
-        Resource::Processes => libc::RLIMIT_NPROC,
-        Resource::Stack => libc::RLIMIT_STACK,
-    }
 }
 
 fn add_nice(add: i32) -> Result<(), FailedStep> {

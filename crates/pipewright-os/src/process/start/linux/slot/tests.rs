@@ -11,7 +11,6 @@ use crate::process::nolibc::message::{self, CURRENT_DIR_HANDLE, field, flag, gro
 use crate::process::nolibc::steps::Stdio;
 use crate::process::start::layout::Layout;
 use crate::process::start::layout::tests::plan;
-use crate::process::start::linux::resource_number;
 use crate::process::start::{
     Env, Group, Plan, Resource, ResourceLimit, TreeSlot, UnixOptions, begin, spawn,
 };
@@ -64,7 +63,7 @@ fn the_supervisor_reads_the_plan_that_was_written() {
     assert!(!read.has(flag::IGNORES_SIGCHLD));
     assert_eq!((read.word(field::GROUP), read.word(field::GROUP_ID)), (group::JOIN, 77));
     assert_eq!((read.word(field::UMASK), read.word(field::NICE) as i64), (0o27, -3));
-    let number = u64::from(resource_number(Resource::OpenFiles));
+    let number = u64::from(Resource::OpenFiles.number());
     let limits = read.list(field::LIMITS, field::LIMIT_COUNT, 3).unwrap();
     assert_eq!(limits, [number, 9, libc::RLIM64_INFINITY]);
     let signals = [libc::SIGINT, libc::SIGPIPE, libc::SIGTERM];
