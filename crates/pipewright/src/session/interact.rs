@@ -9,6 +9,7 @@ use pipewright_os::base::stdio::{console_in, console_writer};
 use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::process::terminal::{self, OutputMode, RawMode, StopRequests, TerminalChanges};
 
+use super::pump::write_slot;
 use super::{PAUSE, Session};
 use crate::child::Child;
 use crate::command::{Command, Stdio};
@@ -177,20 +178,9 @@ impl Relay {
         // While the person's terminal takes no more, the child waits as it would at its own.
         let [read, write] = session.pump.submit_ends(self.shown.is_none());
         let takes_keys = session.pump.typing_bytes() < MOST_TYPED_BYTES && self.leaving.is_none();
-        let typed = match self.stdin.take() {
-            Some(stdin) if takes_keys => Slot::Read(stdin, Vec::with_capacity(TYPED_BYTES)),
-            stdin => {
-                self.stdin = stdin;
-                Slot::Off
-            }
-        };
-        let show = match (&self.shown, self.stdout.take()) {
-            (Some((bytes, from)), Some(stdout)) => Slot::Write(stdout, Arc::clone(bytes), *from),
-            (_, stdout) => {
-                self.stdout = stdout;
-                Slot::Off
-            }
-        };
+        let typed = |stdin| Slot::Read(stdin, Vec::with_capacity(TYPED_BYTES));
+        let typed = self.stdin.take_if(|_| takes_keys).map_or(Slot::Off, typed);
+        let show = write_slot(&self.shown, &mut self.stdout);
         let (changed, next_look) = match self.raw {
             Some(_) => (watched.changes.slot(), watched.changes.next_look()),
             None => (Slot::Off, None),

@@ -227,21 +227,9 @@ impl Pump {
 
     /// Returns the slots that read, unless they should not, and write.
     pub(super) fn submit_ends<'a>(&mut self, reads: bool) -> [Slot<'a>; 2] {
-        let read = match self.reader.take() {
-            Some(reader) if reads => Slot::Read(reader, Vec::with_capacity(READ_BYTES)),
-            reader => {
-                self.reader = reader;
-                Slot::Off
-            }
-        };
-        let write = match (&self.typing, self.writer.take()) {
-            (Some((bytes, from)), Some(writer)) => Slot::Write(writer, Arc::clone(bytes), *from),
-            (_, writer) => {
-                self.writer = writer;
-                Slot::Off
-            }
-        };
-        [read, write]
+        let read = |reader| Slot::Read(reader, Vec::with_capacity(READ_BYTES));
+        let read = self.reader.take_if(|_| reads).map_or(Slot::Off, read);
+        [read, write_slot(&self.typing, &mut self.writer)]
     }
 
     /// Takes back the slots, and handles the results.
@@ -286,6 +274,15 @@ impl Pump {
             _ => Ok(Progress::Done),
         }
     }
+}
+
+/// Returns the slot that writes these bytes from there on, with the pipe. Nothing to write: the pipe stays.
+pub(super) fn write_slot(
+    bytes: &Option<(Arc<Vec<u8>>, usize)>,
+    pipe: &mut Option<PipeWriter>,
+) -> Slot<'static> {
+    let Some((bytes, from)) = bytes else { return Slot::Off };
+    pipe.take().map_or(Slot::Off, |pipe| Slot::Write(pipe, Arc::clone(bytes), *from))
 }
 
 impl fmt::Debug for Pump {
