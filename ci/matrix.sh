@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs the checks that are too long for the gate, cell by cell: `bash ci/matrix.sh` runs the cells that have not passed
-# on this commit, so that a run which was ended goes on. `ci/matrix.sh WORDS` runs the cells whose names contain the
-# words, and `ci/matrix.sh --list` prints the names. The last result of each cell (day, commit, tests) goes to
-# ci/matrix.tsv and to the table in docs/platforms.md: a cell without a row there has not run, and no run has had all
-# cells yet. The logs are in target/matrix.
+# on this commit, so that a run which was ended goes on. `ci/matrix.sh NAME` runs that cell alone, or else all cells
+# whose names contain these words; `ci/matrix.sh --list` prints the names. The last result of each cell (day, commit,
+# tests) goes to ci/matrix.tsv and to the table in docs/platforms.md. No run has had all cells yet: a cell without a row
+# there has never run. A commit with a `+` had changes that were not committed: no later run counts on its results. The
+# logs are in target/matrix.
 #
 # As in .ci/run, no signal is ignored.
 [ "$(uname -s)" = Linux ] ||
@@ -20,17 +21,23 @@ results=$PWD/ci/matrix.tsv logs=$PWD/target/matrix
 mkdir -p "$logs"
 touch "$results"
 # The last commit that changed more than the results.
-commit=$(git log -1 --format=%h --abbrev=10 -- . ':!ci/matrix.tsv' ':!docs/platforms.md')
+others=(. ':!ci/matrix.tsv' ':!docs/platforms.md')
+commit=$(git log -1 --format=%h --abbrev=10 -- "${others[@]}")
+[ -z "$(git status --porcelain -- "${others[@]}")" ] || commit+=+
 only=${1:-}
+names=
+[ "$only" = --list ] || names=$(bash "$0" --list)
 
 # Notes the result of a cell, and writes the table anew.
 note() { # CELL RESULT LOG
     local tests skipped
-    tests=$(grep -ahE '^test result: |[0-9]+ passed.* in [0-9.]+s' "$3" | sed -E 's/^.*[^0-9]([0-9]+) passed.*$/\1/' |
-        awk '{sum += $1} END {print sum + 0}')
+    # A log of lints has no tests, and a grep that finds nothing fails.
+    tests=$({ grep -ahE '^test result: |[0-9]+ passed.* in [0-9.]+s' "$3" || true; } |
+        sed -E 's/^.*[^0-9]([0-9]+) passed.*$/\1/' | awk '{sum += $1} END {print sum + 0}')
     skipped=$(grep -ac '^SKIPPED ' "$3") || true
     {
-        awk -F '\t' -v cell="$1" '$1 != cell' "$results"
+        # Without the cells that there were once.
+        awk -F '\t' -v cell="$1" 'NR == FNR {names[$0]; next} $1 in names && $1 != cell' <(echo "$names") "$results"
         printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$(date -u +%F)" "$commit" "$2" "$tests" "$skipped"
     } | sort > "$results.new"
     mv "$results.new" "$results"
@@ -43,19 +50,32 @@ note() { # CELL RESULT LOG
     cp "$logs/platforms.md" docs/platforms.md
 }
 
-failed=()
+# Returns true if the cell is to run. The name of one may be the beginning of another's.
+is_chosen() { # NAME
+    if grep -qxF -- "$only" <<< "$names"; then [ "$1" = "$only" ]; else [[ $1 == *"$only"* ]]; fi
+}
+
+# A run that is ended leaves no cell running.
+running=
+trap '[ -z "$running" ] || kill -- "-$running" 2> /dev/null; exit 130' HUP INT TERM
+
+failed=() chosen=0
 cell() { # NAME COMMAND...
     local name=$1 log=$logs/${1//[^A-Za-z0-9]/-}.log code=0 began=$SECONDS result=passed
     shift
     [ "$only" != --list ] || { echo "$name"; return; }
-    [[ $name == *"$only"* ]] || return 0
-    [ -n "$only" ] || ! awk -F '\t' -v cell="$name" -v commit="$commit" '$1 == cell && $3 == commit && $4 != "failed"' \
-        "$results" | grep -q . ||
+    is_chosen "$name" || return 0
+    chosen=1
+    [ -n "$only" ] || [[ $commit == *+ ]] ||
+        ! awk -F '\t' -v cell="$name" -v commit="$commit" '$1 == cell && $3 == commit && $4 == "passed"' "$results" |
+        grep -q . ||
         { printf '=== %s: has passed on this commit\n' "$name"; return; }
     printf '=== %s\n' "$name"
     # In the background, since bash ignores `set -e` in a command whose status is looked at.
     (set -e; "$@") > "$log" 2>&1 < /dev/null &
-    wait $! || code=$?
+    running=$!
+    wait "$running" || code=$?
+    running=
     case $code in
         0) ;;
         77) result="could not run" ;;
@@ -144,4 +164,5 @@ cell "the wheels of the Python package" bash ci/wheels.sh
 cell "the site, in a browser" bash ci/site.sh
 cell "published crates with pipewright::process in place of std" bash ci/ported.sh
 [ "$only" != --list ] || exit 0
+[ "$chosen" = 1 ] || { printf 'no cell has these words in its name: %s\n' "$only" >&2; exit 2; }
 [ ${#failed[@]} = 0 ] || { printf 'FAILED: %s\n' "${failed[@]}" >&2; exit 1; }
