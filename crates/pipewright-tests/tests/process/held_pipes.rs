@@ -88,12 +88,6 @@ fn stop_at_exit_without_a_holder_reads_everything() {
 /// Runs many short commands on several threads. A child of one has copies of the pipes of the others until it executes
 /// its program, which may take long on a busy machine.
 fn starts_of_other_threads_hold_nothing(set: impl Fn(&mut pipewright::Command) + Sync) {
-    use pipewright_os::base::test_hooks::{Forced, is_forced};
-
-    if is_forced(Forced::NoSharedMemory) {
-        // The handle by which such a child reports a failed exec is closed by the exec.
-        return;
-    }
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -116,6 +110,29 @@ fn the_start_of_another_thread_does_not_count_as_a_holder() {
 #[isolated_test]
 fn the_supervisor_of_another_tree_does_not_count_as_a_holder() {
     starts_of_other_threads_hold_nothing(|command| _ = command.contain(pipewright::Contain::Tree));
+}
+
+/// Also before it is known that a child of this process shares its memory.
+#[cfg(target_os = "linux")]
+#[isolated_test]
+fn the_first_child_of_a_process_holds_no_pipe_while_its_program_is_loaded() {
+    use pipewright_tests::kernel::hold;
+    use pipewright_tests::skip::{Need, skipped};
+
+    let (mut reader, writer) = pipewright::pipe(pipewright::PipeOptions::default()).unwrap();
+    let (sender, held) = std::sync::mpsc::channel();
+    let starts = std::thread::spawn(move || {
+        sender.send(hold(libc::SYS_execve)).unwrap();
+        puppet(["exit=0"]).status().unwrap().success()
+    });
+    let Some(held) = held.recv().unwrap() else {
+        return skipped(Need::SeccompNotify, "no call can be held here");
+    };
+    let call = held.wait_for_one();
+    drop(writer);
+    assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+    held.continue_call(call);
+    assert!(starts.join().unwrap());
 }
 
 #[watched_test]

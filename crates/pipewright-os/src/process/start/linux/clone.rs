@@ -575,11 +575,8 @@ impl ChildSetup<'_> {
 
     /// Returns true if the child closes what it does not inherit before the exec.
     fn closes_early(&self, scope: CredentialScope) -> bool {
-        // The pipe of the report has to stay open up to the exec, and so do all handles of a process that becomes the
-        // program itself: after a failed exec it goes on with them.
-        let has_report = self.report_to.load(Ordering::Relaxed) >= 0;
-        let is_child = scope == CredentialScope::Child;
-        self.may_close_early.load(Ordering::Relaxed) && is_child && !has_report
+        // Not those of a process that becomes the program itself: after a failed exec it goes on with them.
+        self.may_close_early.load(Ordering::Relaxed) && scope == CredentialScope::Child
     }
 
     pub(super) fn changes_identity(&self) -> bool {
@@ -705,7 +702,10 @@ unsafe fn prepare(
     // Before the exec, which wakes the parent some time before it closes them: they keep other threads' pipes open.
     if closes_early {
         let inherited = setup.steps.moves.iter().map(|place| place.to);
-        raw_syscall::close_from(libc::STDERR_FILENO + 1, inherited).or_else(|_| close_others())?;
+        // The exec closes it, and a failed one is reported by it. The first children of a process have one.
+        let report = Some(setup.report_to.load(Ordering::Relaxed)).filter(|pipe| *pipe >= 0);
+        let kept = inherited.chain(report);
+        raw_syscall::close_from(libc::STDERR_FILENO + 1, kept).or_else(|_| close_others())?;
     }
     Ok(())
 }
