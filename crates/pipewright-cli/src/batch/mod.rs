@@ -31,8 +31,9 @@ pub(crate) fn run(options: BatchOptions) -> Result<i32, Failure> {
         return run_input(&options, None, watch);
     };
     if options.dry_run {
+        let printed = input::dry_run_of_log(&log, &options);
         rest(watch);
-        return input::dry_run_of_log(&log, &options);
+        return printed;
     }
     let batch = settings::batch(&options)?;
     let interrupt = Interrupt::catch().map_err(Failure::cannot("catch signals"))?;
@@ -63,8 +64,10 @@ fn run_input(
     let jobs = input::jobs(options)?;
     let batch = settings::batch(options)?;
     if options.dry_run {
+        // Its input is read here, and may wait for another process.
+        let printed = dry_run(jobs);
         rest(watch);
-        return dry_run(jobs);
+        return printed;
     }
     input::check_file(options, &batch)?;
     let interrupt = match interrupt {

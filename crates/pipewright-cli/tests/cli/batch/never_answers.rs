@@ -4,7 +4,7 @@
 use std::fs::{self, Permissions};
 use std::io::Read as _;
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -27,6 +27,46 @@ fn a_list_that_is_a_pipe_without_a_writer_obeys_the_end_of_the_batch() {
         "$PW batch -j1 --progress none -- echo ::: a :::: pipe & printf '1\\n2\\n' > pipe; wait $!; echo $?",
     );
     assert_eq!(out(&output), "a 1\na 2\n0\n", "{}", err(&output));
+}
+
+#[test]
+fn an_input_that_is_a_pipe_without_a_writer_obeys_the_end_of_the_batch_and_a_signal() {
+    let _watchdog = Watchdog::start(100);
+    let place = Place::new();
+    place.make_pipe("pipe");
+    let end = pace::option(300);
+    let inputs = [
+        &["--from", "pipe", "--", "echo"][..],
+        &["-a", "pipe", "--jsonl"],
+        &["--from", "pipe", "--csv", "--", "echo", "{1}"],
+        &["--from", "pipe", "--pipe", "--", "cat"],
+        &["--from", "pipe", "--log", "run.db", "--", "echo"],
+        &["--env-file", "pipe", "--", "echo", ":::", "a"],
+        &["--dry-run", "--from", "pipe", "--", "echo"],
+        &["--dry-run", "--", "echo", "::::", "pipe"],
+    ];
+    for input in inputs {
+        let output = place.batch(&[&["--batch-timeout", &end], input].concat());
+        let seen = (output.status.code(), out(&output));
+        assert_eq!(seen, (Some(124), ""), "{input:?}: {}", err(&output));
+    }
+    // The open is under way once its thread runs. Either signal ends the batch, because no job runs.
+    for signal in ["INT", "TERM"] {
+        let mut tool = quietly(&mut place.tool(&["batch", "--from", "pipe", "--", "echo"]));
+        let threads = format!("/proc/{}/task", tool.id());
+        until("the input is opened", || {
+            fs::read_dir(&threads).into_iter().flatten().flatten().any(|thread| {
+                fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name == "input\n")
+            })
+        });
+        let killed = Command::new("kill").args(["-s", signal, &tool.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+        let status = tool.wait().unwrap();
+        // A batch that is slow to begin ends with the code that a shell makes of the signal.
+        let is_signal = signal == "INT" && (status.signal(), status.code()) == (Some(2), None);
+        let code = if signal == "INT" { 130 } else { 143 };
+        assert!(is_signal || status.code() == Some(code), "{signal}: {status}");
+    }
 }
 
 #[test]
