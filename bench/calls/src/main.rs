@@ -1,6 +1,8 @@
 //! One figure of a pool, for pairs of two builds (`bench/pairs.sh`): `calls FIGURE COUNT` prints the seconds of `COUNT`
 //! starts of a worker with its first call (`start`), calls of 64 bytes (`call`) or of 1 MiB (`mib`), typed calls
-//! (`typed`), or items to a worker (`to-worker`) or from it (`from-worker`). The worker is this program.
+//! (`typed`), items to a worker (`to-worker`) or from it (`from-worker`), or calls with as many MiB there and back as
+//! the figure says, by `Pool::call` (`raw-10`) and by a typed service (`bytes-10`); `bytes-by-raw-10` is the ratio of
+//! the two, the median of COUNT interleaved pairs. The worker is this program.
 
 use std::error::Error;
 use std::time::Instant;
@@ -16,6 +18,9 @@ pub(crate) trait Figures {
     #[idempotent]
     fn add(&self, one: u64, other: u64) -> u64;
 
+    /// Returns the bytes.
+    fn echo(&self, bytes: Vec<u8>) -> Vec<u8>;
+
     /// Adds items up.
     fn add_up(&self, items: &mut Input<'_, u64>) -> u64;
 
@@ -28,6 +33,10 @@ struct Worker;
 impl Figures for Worker {
     fn add(&self, one: u64, other: u64) -> u64 {
         one + other
+    }
+
+    fn echo(&self, bytes: Vec<u8>) -> Vec<u8> {
+        bytes
     }
 
     fn add_up(&self, items: &mut Input<'_, u64>) -> u64 {
@@ -48,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let options = Options::default();
         return Ok(match std::env::var_os(IS_TYPED) {
             Some(_) => Worker.serve(&options),
-            None => worker::serve(&options, |body, answer| answer.extend_from_slice(body)),
+            None => worker::serve_calls(&options, |call| Ok(call.take_request())),
         }?);
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -112,7 +121,38 @@ fn seconds(figure: &str, count: u64) -> Result<f64, Box<dyn Error>> {
             while items.next()?.is_some() {}
             items.finish()?;
         }
-        _ => return Err(format!("no figure is called {figure}").into()),
+        _ => {
+            let (how, mib) = figure.rsplit_once('-').ok_or("no such figure")?;
+            let (pool, client, bytes) = (pool()?, client()?, mib.parse::<usize>()? << 20);
+            let raw = || -> Result<f64, Box<dyn Error>> {
+                let body = vec![7; bytes];
+                let began = Instant::now();
+                let reply = pool.call(Request::new(body))?;
+                assert_eq!(reply.len(), bytes);
+                Ok(began.elapsed().as_secs_f64())
+            };
+            let typed = || -> Result<f64, Box<dyn Error>> {
+                let body = vec![7; bytes];
+                let began = Instant::now();
+                assert_eq!(client.echo(body)?.len(), bytes);
+                Ok(began.elapsed().as_secs_f64())
+            };
+            (raw()?, typed()?);
+            return match how {
+                "raw" => (0..count).map(|_| raw()).sum(),
+                "bytes" => (0..count).map(|_| typed()).sum(),
+                "bytes-by-raw" => {
+                    let pairs = (0..count).map(|pair| match pair % 2 {
+                        0 => raw().and_then(|raw| Ok(typed()? / raw)),
+                        _ => typed().and_then(|typed| Ok(typed / raw()?)),
+                    });
+                    let mut ratios = pairs.collect::<Result<Vec<_>, _>>()?;
+                    ratios.sort_by(f64::total_cmp);
+                    ratios.get(ratios.len() / 2).copied().ok_or_else(|| "no pairs".into())
+                }
+                _ => Err(format!("no figure is called {figure}").into()),
+            };
+        }
     }
     Ok(began.elapsed().as_secs_f64())
 }

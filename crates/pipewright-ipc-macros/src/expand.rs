@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens as _, format_ident, quote};
 use syn::{TraitItem, Visibility, parse_quote};
 
-use crate::parse::{Argument, Method, Service, Stream};
+use crate::parse::{Argument, Method, Returned, Service, Stream};
 
 /// Returns the trait, with the methods that the attribute adds.
 pub(crate) fn service_trait(service: &Service) -> TokenStream {
@@ -30,11 +30,10 @@ pub(crate) fn service_trait(service: &Service) -> TokenStream {
                     call: &mut ::pipewright_ipc::worker::Call<'_>,
                 ) -> ::pipewright_ipc::worker::Answer {
                     use ::pipewright_ipc::service::__private as private;
-                    let request = call.take_request();
-                    let (method, arguments) = private::method(&request)?;
-                    match method {
+                    let received = private::Received::new(call.take_request())?;
+                    match received.number {
                         #(#arms)*
-                        _ => private::unknown_method(method),
+                        method => private::unknown_method(method),
                     }
                 }
 
@@ -61,20 +60,35 @@ pub(crate) fn service_trait(service: &Service) -> TokenStream {
 /// Returns the arm that answers a call of the method.
 fn answer(method: &Method, number: u32) -> TokenStream {
     let name = &method.name;
-    let (values, kinds): (Vec<_>, Vec<_>) = method.values().unzip();
     // A name of its own: an argument may be called like a variable of the expansion.
-    let locals: Vec<_> = (0..values.len()).map(|index| quote::format_ident!("__{index}")).collect();
-    let mut left = locals.iter();
-    let passed = method.arguments.iter().map(|argument| match argument {
-        Argument::Value(..) => left.next().map(|local| quote! { #local }),
-        Argument::Stream => Some(quote! { &mut __stream }),
-    });
-    let passed: Vec<_> = passed.flatten().collect();
+    let (mut locals, mut kinds, mut has_bytes) = (Vec::new(), Vec::new(), false);
+    let mut passed = Vec::new();
+    for argument in &method.arguments {
+        match argument {
+            Argument::Value(_, kind) => {
+                let local = format_ident!("__{}", locals.len());
+                passed.push(quote! { #local });
+                (kinds.push(kind), locals.push(local));
+            }
+            Argument::Bytes(_, kind) => {
+                passed.push(quote! { <#kind as ::core::convert::From<_>>::from(__bytes) });
+                has_bytes = true;
+            }
+            Argument::Stream => passed.push(quote! { &mut __stream }),
+        }
+    }
     let decode = match locals.is_empty() {
-        true => quote! { private::no_arguments(arguments)?; },
-        false => quote! {
-            let (#(#locals,)*) = private::arguments::<(#(#kinds,)*)>(arguments)?;
-        },
+        true => quote! { received.arguments::<()>()?; },
+        false => quote! { let (#(#locals,)*) = received.arguments::<(#(#kinds,)*)>()?; },
+    };
+    let bytes = match has_bytes {
+        true => quote! { let __bytes = received.into_bytes(); },
+        false => quote! { received.check_no_bytes()?; },
+    };
+    let answer = match method.returned {
+        Returned::Value => quote! { private::answer(&self.0.#name(#(#passed),*)) },
+        Returned::Bytes => quote! { private::answer_bytes(self.0.#name(#(#passed),*)) },
+        Returned::BytesOrError => quote! { private::answer_result(self.0.#name(#(#passed),*)) },
     };
     let stream = match method.stream {
         Stream::Nothing => quote! {},
@@ -83,8 +97,9 @@ fn answer(method: &Method, number: u32) -> TokenStream {
     quote! {
         #number => {
             #decode
+            #bytes
             #stream
-            private::answer(&self.0.#name(#(#passed),*))
+            #answer
         }
     }
 }
@@ -153,28 +168,47 @@ pub(crate) fn client(service: &Service) -> TokenStream {
 
 /// Returns the client's methods for a method of the trait.
 fn call(method: &Method, number: u32, visibility: &Visibility) -> TokenStream {
-    let Method { name, docs, output, stream, is_idempotent, .. } = method;
-    let (names, kinds): (Vec<_>, Vec<_>) = method.values().unzip();
+    let Method { name, docs, output, returned, stream, is_idempotent, .. } = method;
+    let (names, kinds): (Vec<_>, Vec<_>) = method.sent().unzip();
     let locals: Vec<_> = (0..names.len()).map(|index| format_ident!("__{index}")).collect();
+    let are_bytes: Vec<bool> = method.are_bytes().collect();
+    let of = |wanted: bool| {
+        let them = locals.iter().zip(&are_bytes).filter(move |(_, is)| **is == wanted);
+        them.map(|(local, _)| local).collect::<Vec<_>>()
+    };
+    let (values, bytes) = (of(false), of(true));
     let private = quote! { ::pipewright_ipc::service::__private };
     let parameters = quote! { #(#names: #kinds),* };
     let method = quote! { #private::Method { number: #number, is_idempotent: #is_idempotent } };
     // The names of arguments end here: none can hide a name of the expansion.
-    let arguments = quote! {
-        let (#(#locals,)*) = (#(#names,)*);
-        let __arguments = (#(&#locals,)*);
+    let bytes = match &bytes[..] {
+        [bytes] => quote! { ::core::convert::Into::<::std::vec::Vec<u8>>::into(#bytes) },
+        _ => quote! { ::std::vec::Vec::new() },
     };
-    let arguments = if locals.is_empty() {
-        quote! { let __arguments = (); }
-    } else {
-        arguments
+    let values = match &values[..] {
+        [] => quote! { () },
+        values => quote! { (#(&#values,)*) },
+    };
+    let arguments = match locals.is_empty() {
+        true => quote! {},
+        false => quote! { let (#(#locals,)*) = (#(#names,)*); },
+    };
+    let sent = quote! { (#bytes, &#values) };
+    let decode = match returned {
+        Returned::Value => quote! { #private::value },
+        Returned::Bytes => quote! { #private::bytes },
+        Returned::BytesOrError => quote! { #private::result },
     };
     let error = quote! { ::pipewright_ipc::Error };
-    let returned = |kind: TokenStream| quote! { ::core::result::Result<#kind, #error> };
+    let result_of = |kind: TokenStream| quote! { ::core::result::Result<#kind, #error> };
     let service = quote! { ::pipewright_ipc::service };
     let (kind, begin) = match stream {
         Stream::Nothing | Stream::Context => {
-            let (result, in_task) = (returned(output.clone()), format_ident!("{name}_async"));
+            let (result, in_task) = (result_of(output.clone()), format_ident!("{name}_async"));
+            let (begin, pending) =
+                (format_ident!("begin_{name}"), quote! { #service::PendingReply<#output> });
+            let pending = result_of(pending);
+            let begins = format!("Begins a call of [`{name}`](Self::{name}), and does not wait.");
             let same = format!(
                 "Like [`{name}`](Self::{name}), for a task of any runtime. Blocks no thread."
             );
@@ -186,7 +220,17 @@ fn call(method: &Method, number: u32, visibility: &Visibility) -> TokenStream {
                 /// [`Codec`](::pipewright_ipc::ErrorKind::Codec): a value cannot be serialized or deserialized.
                 #visibility fn #name(&self, #parameters) -> #result {
                     #arguments
-                    self.0.call(#method, &__arguments)
+                    self.0.call(#method, #sent, #decode)
+                }
+
+                #[doc = #begins]
+                ///
+                /// # Errors
+                /// Those of [`Pool::begin`](::pipewright_ipc::Pool::begin);
+                /// [`Codec`](::pipewright_ipc::ErrorKind::Codec): an argument cannot be serialized.
+                #visibility fn #begin(&self, #parameters) -> #pending {
+                    #arguments
+                    self.0.begin(#method, #sent, #decode)
                 }
 
                 #[doc = #same]
@@ -198,7 +242,7 @@ fn call(method: &Method, number: u32, visibility: &Visibility) -> TokenStream {
                 /// Those of the other.
                 #visibility async fn #in_task(&self, #parameters) -> #result {
                     #arguments
-                    self.0.call_async(#method, &__arguments).await
+                    self.0.call_async(#method, #sent, #decode).await
                 }
             };
         }
@@ -211,7 +255,7 @@ fn call(method: &Method, number: u32, visibility: &Visibility) -> TokenStream {
             "begin_duplex",
         ),
     };
-    let (result, begin) = (returned(kind), format_ident!("{begin}"));
+    let (result, begin) = (result_of(kind), format_ident!("{begin}"));
     quote! {
         #(#docs)*
         ///
@@ -222,7 +266,7 @@ fn call(method: &Method, number: u32, visibility: &Visibility) -> TokenStream {
         /// [`Codec`](::pipewright_ipc::ErrorKind::Codec): an argument cannot be serialized.
         #visibility fn #name(&self, #parameters) -> #result {
             #arguments
-            self.0.#begin(#method, &__arguments)
+            self.0.#begin(#method, #sent)
         }
     }
 }
@@ -240,6 +284,8 @@ pub(crate) fn identity(service: &Service) -> String {
 fn signature(method: &Method) -> String {
     let arguments = method.arguments.iter().map(|argument| match argument {
         Argument::Value(_, kind) => kind.to_token_stream().to_string(),
+        // Not `Vec<u8>`: it travels in another way.
+        Argument::Bytes(..) => "bytes".to_owned(),
         Argument::Stream => match &method.stream {
             Stream::Nothing | Stream::Context => String::new(),
             Stream::Input(item) => format!("<{}", item.to_token_stream()),
@@ -250,7 +296,8 @@ fn signature(method: &Method) -> String {
         },
     });
     let arguments = arguments.filter(|argument| !argument.is_empty()).collect::<Vec<_>>().join(",");
-    let mut text = format!("{}({arguments})->{};", method.name, method.output);
+    let how = if method.returned == Returned::Value { "" } else { "bytes:" };
+    let mut text = format!("{}({arguments})->{how}{};", method.name, method.output);
     // Each compiler has its own spaces between tokens.
     text.retain(|character| !character.is_whitespace());
     text
@@ -280,7 +327,7 @@ mod tests {
         };
         let method = "fn f(&self, a: Vec<u8>) -> Result<u8, String>;";
         let first = of("", method);
-        assert_eq!(first, "T 1 d481818aab72163e");
+        assert_eq!(first, "T 1 277c02cab92d421e");
         for same in [
             "fn f(&mut self, other: Vec < u8 >) -> Result<u8,String>;",
             "/// A comment.\n #[idempotent] fn f(&self, a: Vec<u8>) -> Result<u8, String>;",

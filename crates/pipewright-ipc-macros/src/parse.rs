@@ -30,13 +30,28 @@ pub(crate) struct Method {
     pub(crate) docs: Vec<Attribute>,
     pub(crate) arguments: Vec<Argument>,
     pub(crate) output: TokenStream,
+    /// The part of the return value that is not serialized.
+    pub(crate) returned: Returned,
     pub(crate) stream: Stream,
     pub(crate) is_idempotent: bool,
+}
+
+/// A part of the return value that goes through as it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Returned {
+    /// None: it is serialized.
+    Value,
+    /// All of it.
+    Bytes,
+    /// The success of a result.
+    BytesOrError,
 }
 
 /// A parameter of a method, in order.
 pub(crate) enum Argument {
     Value(Ident, Box<Type>),
+    /// Bytes that go through as they are.
+    Bytes(Ident, Box<Type>),
     /// The context or the streams of the call.
     Stream,
 }
@@ -164,31 +179,95 @@ impl Method {
             let message = "a call with an `Input` cannot be retried: nothing keeps its items";
             return Err(Error::new(name.span(), message));
         }
-        let output = match &signature.output {
-            ReturnType::Default => quote::quote! { () },
+        let last_bytes = arguments
+            .iter_mut()
+            .rfind(|argument| matches!(argument, Argument::Value(_, kind) if is_bytes(kind)));
+        if let Some(argument) = last_bytes {
+            if let Argument::Value(name, kind) = argument {
+                *argument = Argument::Bytes(name.clone(), kind.clone());
+            }
+        }
+        let (output, mut returned) = match &signature.output {
+            ReturnType::Default => (quote::quote! { () }, Returned::Value),
             ReturnType::Type(_, output) => {
                 check_value(output)?;
-                quote::quote! { #output }
+                (quote::quote! { #output }, Returned::of(output))
             }
         };
+        if !matches!(stream, Stream::Nothing | Stream::Context) {
+            returned = Returned::Value;
+        }
         let is_doc = |it: &&Attribute| it.path().is_ident("doc");
         let docs = method.attrs.iter().filter(is_doc).cloned().collect();
-        Ok(Method { name, docs, arguments, output, stream, is_idempotent })
+        Ok(Method { name, docs, arguments, output, returned, stream, is_idempotent })
     }
 
-    /// Returns the names and the types of the values.
-    pub(crate) fn values(&self) -> impl Iterator<Item = (&Ident, &Type)> {
+    /// Returns the names and the types of the arguments that are sent.
+    pub(crate) fn sent(&self) -> impl Iterator<Item = (&Ident, &Type)> {
         self.arguments.iter().filter_map(|argument| match argument {
-            Argument::Value(name, kind) => Some((name, &**kind)),
+            Argument::Value(name, kind) | Argument::Bytes(name, kind) => Some((name, &**kind)),
             Argument::Stream => None,
         })
+    }
+
+    /// Returns for each of them if it goes through as it is.
+    pub(crate) fn are_bytes(&self) -> impl Iterator<Item = bool> {
+        self.arguments.iter().filter_map(|argument| match argument {
+            Argument::Value(..) => Some(false),
+            Argument::Bytes(..) => Some(true),
+            Argument::Stream => None,
+        })
+    }
+}
+
+/// Returns true for a type that is written `Vec<u8>` or `Bytes`.
+fn is_bytes(kind: &Type) -> bool {
+    let Some((name, arguments)) = named(kind) else { return false };
+    match &arguments[..] {
+        [] => name == "Bytes",
+        [item] => {
+            let is_u8 = named(item).is_some_and(|(item, _)| item == "u8");
+            name == "Vec" && is_u8
+        }
+        _ => false,
+    }
+}
+
+/// Returns the last name of a path, and the types that it has as arguments.
+fn named(kind: &Type) -> Option<(&Ident, Vec<&Type>)> {
+    let Type::Path(path) = kind else { return None };
+    let last = path.path.segments.last()?;
+    let types = match &last.arguments {
+        PathArguments::None => Vec::new(),
+        PathArguments::AngleBracketed(arguments) => {
+            let types = arguments.args.iter().map(|argument| match argument {
+                GenericArgument::Type(kind) => Some(kind),
+                _ => None,
+            });
+            types.collect::<Option<_>>()?
+        }
+        PathArguments::Parenthesized(_) => return None,
+    };
+    Some((&last.ident, types))
+}
+
+impl Returned {
+    fn of(output: &Type) -> Returned {
+        match named(output) {
+            _ if is_bytes(output) => Returned::Bytes,
+            Some((name, types)) if name == "Result" => match &types[..] {
+                [success, _] if is_bytes(success) => Returned::BytesOrError,
+                _ => Returned::Value,
+            },
+            _ => Returned::Value,
+        }
     }
 }
 
 fn check_signature(signature: &syn::Signature) -> Result<()> {
     let name = signature.ident.to_string();
     let is_added = ADDED_TO_TRAIT.contains(&&*name) || ADDED_TO_CLIENT.contains(&&*name);
-    if is_added || name.ends_with("_async") {
+    if is_added || name.ends_with("_async") || name.starts_with("begin_") {
         let message = format!("the attribute adds a method `{name}`: this one needs another name");
         return Err(Error::new(signature.ident.span(), message));
     }
@@ -290,6 +369,7 @@ mod tests {
             ("fn serve(&self);", "adds a method `serve`"),
             ("fn pool(&self);", "adds a method `pool`"),
             ("fn f_async(&self);", "adds a method `f_async`"),
+            ("fn begin_f(&self);", "adds a method `begin_f`"),
             ("type T;", "methods only"),
         ] {
             let error = mistake("", &format!("trait Wrong {{ {method} }}"));
@@ -300,6 +380,29 @@ mod tests {
         assert!(mistake("version", "trait Wrong {}").contains("="));
         assert!(mistake("versio = 1", "trait Wrong {}").contains("the options are"));
         assert!(mistake("name = \"a b\"", "trait Wrong {}").contains("1 to 100"));
+    }
+
+    #[test]
+    fn one_argument_of_bytes_and_a_return_value_go_through_as_they_are() {
+        let item = "trait Raw {
+            fn one(&self, a: Vec<u8>) -> std::vec::Vec<u8>;
+            fn last(&self, a: Vec<u8>, n: u8, b: service::Bytes) -> Result<Bytes, String>;
+            fn none(&self, a: Vec<u16>, b: Option<Vec<u8>>, c: Bytes<u8>) -> Result<u8, Vec<u8>>;
+            fn items(&self, a: Vec<u8>, items: &mut Output<'_, Vec<u8>>) -> Vec<u8>;
+        }";
+        let service = Service::parse(TokenStream::new(), item.parse().unwrap()).unwrap();
+        let facts: Vec<_> = service
+            .methods
+            .iter()
+            .map(|method| (method.are_bytes().collect::<Vec<_>>(), method.returned as u8))
+            .collect();
+        let expected = [
+            (vec![true], Returned::Bytes as u8),
+            (vec![false, false, true], Returned::BytesOrError as u8),
+            (vec![false, false, false], Returned::Value as u8),
+            (vec![true], Returned::Value as u8),
+        ];
+        assert_eq!(facts, expected);
     }
 
     #[test]
@@ -315,7 +418,7 @@ mod tests {
             Service::parse("version = 3".parse().unwrap(), item.parse().unwrap()).unwrap();
         assert_eq!((service.name.as_str(), service.version), ("Right", 3));
         let [plain, cancelled, input, output, duplex] = &service.methods[..] else { panic!() };
-        assert!(matches!(plain.stream, Stream::Nothing) && plain.values().count() == 2);
+        assert!(matches!(plain.stream, Stream::Nothing) && plain.sent().count() == 2);
         assert!(matches!(cancelled.stream, Stream::Context) && cancelled.is_idempotent);
         assert!(matches!(cancelled.arguments[..], [Argument::Stream, Argument::Value(..)]));
         assert!(matches!(input.stream, Stream::Input(_)));

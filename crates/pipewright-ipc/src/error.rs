@@ -394,6 +394,11 @@ pub enum Peer {
         /// Its process id.
         pid: u32,
     },
+    /// A running child of this process that has sent items, credit or a question for the call.
+    Streams {
+        /// Its process id.
+        pid: u32,
+    },
     /// A stopped child of this process (SIGSTOP, a debugger).
     Stopped {
         /// Its process id.
@@ -428,6 +433,9 @@ impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Peer::Runs { pid } => write!(f, "the worker (process {pid}) is running and silent"),
+            Peer::Streams { pid } => {
+                write!(f, "the worker (process {pid}) is running, and has not ended the call")
+            }
             Peer::Stopped { pid } => write!(f, "the worker (process {pid}) is stopped"),
             Peer::Connected => f.write_str("the other side is connected and silent"),
             Peer::Nobody => f.write_str("none was available"),

@@ -1,7 +1,7 @@
 //! A typed service, which the puppet serves; and others that differ from it.
 
 use pipewright_ipc::service;
-use pipewright_ipc::service::{Context, Duplex, Input, Output};
+use pipewright_ipc::service::{Bytes, Context, Duplex, Input, Output};
 use serde::{Deserialize, Serialize};
 
 /// An error of a method.
@@ -31,6 +31,15 @@ pub trait Probe {
 
     #[idempotent]
     fn exit(&self, code: i32);
+
+    /// Returns the bytes.
+    fn echo(&self, bytes: Vec<u8>) -> Vec<u8>;
+
+    /// Returns the bytes from there on, behind the prefix.
+    fn cut(&self, prefix: Vec<u8>, bytes: Bytes, from: u32) -> Result<Bytes, String>;
+
+    /// Sends the bytes in pieces.
+    fn split(&self, bytes: Vec<u8>, size: u32, pieces: &mut Output<'_, Bytes>) -> Vec<u8>;
 
     /// Creates a file, and waits until it is cancelled.
     fn wait(&self, file: String, context: &mut Context<'_>) -> bool;

@@ -405,6 +405,14 @@ impl Worker {
         Peer::of(Some(&self.child))
     }
 
+    /// Returns its state, for an error about a deadline of that call.
+    pub(super) fn as_peer_of(&self, call: &ActiveCall) -> Peer {
+        match self.as_peer() {
+            Peer::Runs { pid } if call.has_spoken => Peer::Streams { pid },
+            peer => peer,
+        }
+    }
+
     /// Returns its state, for the statistics of the pool.
     pub(super) fn snapshot(&self) -> WorkerSnapshot {
         let state = match self.phase {
@@ -573,6 +581,8 @@ pub(super) struct ActiveCall {
     pub(super) credit: u32,
     /// The worker waits for the answer to a question.
     pub(super) has_question: bool,
+    /// The worker has sent something for the call.
+    pub(super) has_spoken: bool,
 }
 
 impl ActiveCall {
@@ -583,6 +593,7 @@ impl ActiveCall {
             cancel_deadline: None,
             credit: 0,
             has_question: false,
+            has_spoken: false,
         }
     }
 }

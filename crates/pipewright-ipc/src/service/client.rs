@@ -12,13 +12,16 @@ use pipewright::{CancelToken, Command};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::method::{Method, decode, request};
+use super::method::{Method, decode, request, value};
 use crate::codec;
 use crate::error::{Error, ErrorKind};
 use crate::pool::{CallEvent, ItemSender, PendingCall, Pool, PoolOptions, Request};
 
 /// The number of items that a worker may send ahead of its caller.
 const WINDOW: u32 = 16;
+
+/// Reads the return value of a method.
+type Decode<R> = fn(Vec<u8>) -> Result<R, Error>;
 
 /// A client of any service. The attribute generates a type around it.
 #[derive(Debug, Clone)]
@@ -68,8 +71,12 @@ impl ServiceClient {
         }
     }
 
-    fn request(&self, method: Method, arguments: &impl Serialize) -> Result<Request, Error> {
-        let mut built = Request::new(request(method, arguments)?);
+    fn request(
+        &self,
+        method: Method,
+        (bytes, arguments): (Vec<u8>, &impl Serialize),
+    ) -> Result<Request, Error> {
+        let mut built = Request::new(request(method, bytes, arguments)?);
         if method.is_idempotent {
             built = built.idempotent();
         }
@@ -82,28 +89,44 @@ impl ServiceClient {
         }
     }
 
-    /// Calls a method, and waits for its value.
+    /// Calls a method, with bytes that are not serialized, and waits for its value.
     ///
     /// # Errors
     /// Those of [`Pool::call`], and [`Codec`](ErrorKind::Codec).
-    pub fn call<R: DeserializeOwned>(
+    pub fn call<R>(
         &self,
         method: Method,
-        arguments: &impl Serialize,
+        arguments: (Vec<u8>, &impl Serialize),
+        decode: Decode<R>,
     ) -> Result<R, Error> {
-        decode(&self.pool.call(self.request(method, arguments)?)?)
+        decode(self.pool.call(self.request(method, arguments)?)?.into_bytes())
     }
 
     /// Like [`call`](Self::call), for a task of any runtime.
     ///
     /// # Errors
     /// Those of [`call`](Self::call).
-    pub async fn call_async<R: DeserializeOwned>(
+    pub async fn call_async<R>(
         &self,
         method: Method,
-        arguments: &impl Serialize,
+        arguments: (Vec<u8>, &impl Serialize),
+        decode: Decode<R>,
     ) -> Result<R, Error> {
-        decode(&self.pool.call_async(self.request(method, arguments)?).await?)
+        decode(self.pool.call_async(self.request(method, arguments)?).await?.into_bytes())
+    }
+
+    /// Begins a call of a method without items.
+    ///
+    /// # Errors
+    /// Those of [`Pool::begin`], and [`Codec`](ErrorKind::Codec).
+    pub fn begin<R>(
+        &self,
+        method: Method,
+        arguments: (Vec<u8>, &impl Serialize),
+        decode: Decode<R>,
+    ) -> Result<PendingReply<R>, Error> {
+        let call = self.pool.begin(self.request(method, arguments)?)?;
+        Ok(PendingReply { call, decode })
     }
 
     /// Begins a call of a method that sends items.
@@ -113,7 +136,7 @@ impl ServiceClient {
     pub fn begin_output<T, R>(
         &self,
         method: Method,
-        arguments: &impl Serialize,
+        arguments: (Vec<u8>, &impl Serialize),
     ) -> Result<Receiver<T, R>, Error> {
         let request = self.request(method, arguments)?.in_pieces(WINDOW);
         self.pool.begin(request).map(Receiver::new)
@@ -123,13 +146,13 @@ impl ServiceClient {
     ///
     /// # Errors
     /// Those of [`Pool::begin`], and [`Codec`](ErrorKind::Codec).
-    pub fn begin_input<T, R>(
+    pub fn begin_input<T, R: DeserializeOwned>(
         &self,
         method: Method,
-        arguments: &impl Serialize,
+        arguments: (Vec<u8>, &impl Serialize),
     ) -> Result<(Sender<T>, PendingReply<R>), Error> {
         let (items, call) = self.pool.begin_with_items(self.request(method, arguments)?)?;
-        Ok((Sender::new(items), PendingReply { call, reply: PhantomData }))
+        Ok((Sender::new(items), PendingReply { call, decode: value }))
     }
 
     /// Begins a call of a method that takes and sends items.
@@ -139,7 +162,7 @@ impl ServiceClient {
     pub fn begin_duplex<In, Out, R>(
         &self,
         method: Method,
-        arguments: &impl Serialize,
+        arguments: (Vec<u8>, &impl Serialize),
     ) -> Result<(Sender<In>, Receiver<Out, R>), Error> {
         let request = self.request(method, arguments)?.in_pieces(WINDOW);
         let (items, call) = self.pool.begin_with_items(request)?;
@@ -196,25 +219,25 @@ impl<T: Serialize> Sender<T> {
 #[must_use = "dropping it cancels the call"]
 pub struct PendingReply<R> {
     call: PendingCall,
-    reply: PhantomData<fn() -> R>,
+    decode: Decode<R>,
 }
 
-impl<R: DeserializeOwned> PendingReply<R> {
+impl<R> PendingReply<R> {
     /// Waits for the value.
     ///
     /// # Errors
     /// Those of [`Pool::call`]; [`Codec`](ErrorKind::Codec).
     pub fn wait(self) -> Result<R, Error> {
-        decode(&self.call.wait()?)
+        (self.decode)(self.call.wait()?.into_bytes())
     }
 }
 
-impl<R: DeserializeOwned> Future for PendingReply<R> {
+impl<R> Future for PendingReply<R> {
     type Output = Result<R, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<R, Error>> {
         let reply = ready!(Pin::new(&mut self.call).poll(context));
-        Poll::Ready(reply.and_then(|reply| decode(&reply)))
+        Poll::Ready(reply.and_then(|reply| (self.decode)(reply.into_bytes())))
     }
 }
 

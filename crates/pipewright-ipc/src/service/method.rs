@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,9 +21,27 @@ pub struct Method {
     pub is_idempotent: bool,
 }
 
-/// Returns the request for a call.
-pub(super) fn request(method: Method, arguments: &impl Serialize) -> Result<Vec<u8>, Error> {
-    codec::encode(&(method.number, arguments))
+/// The length of the number that ends a request.
+const LENGTH_BYTES: usize = 4;
+
+/// The room for small arguments behind the bytes.
+const ROOM_BYTES: usize = 64;
+
+/// Returns the request for a call: the bytes that a method takes as they are, the number of the method with its other
+/// arguments, and the length of those. What is small comes last, so that neither side copies the bytes.
+pub(super) fn request(
+    method: Method,
+    bytes: Vec<u8>,
+    arguments: &impl Serialize,
+) -> Result<Vec<u8>, Error> {
+    let (start, mut bytes) = (bytes.len(), bytes);
+    // By itself the vector would double. Large ones grow without a copy: the system moves their pages.
+    bytes.reserve_exact(ROOM_BYTES);
+    let mut request = codec::encode_into(&(method.number, arguments), bytes)?;
+    let length = u32::try_from(request.len() - start);
+    let length = length.map_err(|_| Error::codec(postcard::Error::SerializeBufferFull))?;
+    request.extend_from_slice(&length.to_le_bytes());
+    Ok(request)
 }
 
 /// Returns a value from all of the bytes.
@@ -33,28 +52,58 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     }
 }
 
-/// Returns the number of the method in a request, and its arguments.
-///
-/// # Errors
-/// The request is not that of a service.
-pub fn method(request: &[u8]) -> Result<(u32, &[u8]), Error> {
-    codec::decode_first(request)
+/// A request that a worker has received.
+#[derive(Debug)]
+pub struct Received {
+    request: Vec<u8>,
+    /// The number of bytes that the method takes as they are.
+    bytes: usize,
+    /// The place of the serialized arguments.
+    arguments: Range<usize>,
+    /// The number of the method.
+    pub number: u32,
 }
 
-/// Returns the arguments.
-///
-/// # Errors
-/// The bytes are not values of these types.
-pub fn arguments<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    decode(bytes)
-}
+impl Received {
+    /// Finds the parts of a request.
+    ///
+    /// # Errors
+    /// The request is not that of a service.
+    pub fn new(request: Vec<u8>) -> Result<Received, Error> {
+        let wrong = || Error::codec(postcard::Error::DeserializeUnexpectedEnd);
+        let (rest, length) = request.split_last_chunk::<LENGTH_BYTES>().ok_or_else(wrong)?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| wrong())?;
+        let bytes = rest.len().checked_sub(length).ok_or_else(wrong)?;
+        let (number, left) = codec::decode_first(rest.get(bytes..).unwrap_or_default())?;
+        let arguments = rest.len() - left.len()..rest.len();
+        Ok(Received { bytes, arguments, number, request })
+    }
 
-/// Checks that there are no arguments.
-///
-/// # Errors
-/// There are some.
-pub fn no_arguments(bytes: &[u8]) -> Result<(), Error> {
-    decode(bytes)
+    /// Returns the serialized arguments.
+    ///
+    /// # Errors
+    /// The bytes are not values of these types.
+    pub fn arguments<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        decode(self.request.get(self.arguments.clone()).unwrap_or_default())
+    }
+
+    /// Checks that the request has no bytes for a method that takes none as they are.
+    ///
+    /// # Errors
+    /// It has some.
+    pub fn check_no_bytes(&self) -> Result<(), Error> {
+        match self.bytes {
+            0 => Ok(()),
+            _ => Err(Error::codec(postcard::Error::DeserializeBadEncoding)),
+        }
+    }
+
+    /// Returns the bytes that the method takes as they are, without a copy.
+    #[must_use]
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        self.request.truncate(self.bytes);
+        self.request
+    }
 }
 
 /// Returns the answer with a value.
@@ -63,6 +112,58 @@ pub fn no_arguments(bytes: &[u8]) -> Result<(), Error> {
 /// It cannot be serialized.
 pub fn answer(value: &impl Serialize) -> Answer {
     Ok(codec::encode(value)?)
+}
+
+/// Returns the answer with bytes, without a copy.
+///
+/// # Errors
+/// None.
+pub fn answer_bytes(value: impl Into<Vec<u8>>) -> Answer {
+    Ok(value.into())
+}
+
+/// Returns the answer with bytes or with an error of the method. Its last byte says which.
+///
+/// # Errors
+/// The error cannot be serialized.
+pub fn answer_result<E: Serialize>(value: Result<impl Into<Vec<u8>>, E>) -> Answer {
+    let (mut answer, last) = match value {
+        Ok(bytes) => (bytes.into(), 0),
+        Err(error) => (codec::encode(&error)?, 1),
+    };
+    answer.reserve_exact(1);
+    answer.push(last);
+    Ok(answer)
+}
+
+/// Returns the value of an answer.
+///
+/// # Errors
+/// The answer has another type.
+pub fn value<T: DeserializeOwned>(answer: Vec<u8>) -> Result<T, Error> {
+    decode(&answer)
+}
+
+/// Returns the bytes of an answer, without a copy.
+///
+/// # Errors
+/// None.
+pub fn bytes<T: From<Vec<u8>>>(answer: Vec<u8>) -> Result<T, Error> {
+    Ok(T::from(answer))
+}
+
+/// Returns the bytes or the error of an answer.
+///
+/// # Errors
+/// The answer has another type.
+pub fn result<T: From<Vec<u8>>, E: DeserializeOwned>(
+    mut answer: Vec<u8>,
+) -> Result<Result<T, E>, Error> {
+    match answer.pop() {
+        Some(0) => Ok(Ok(T::from(answer))),
+        Some(1) => decode(&answer).map(Err),
+        _ => Err(Error::codec(postcard::Error::DeserializeBadEncoding)),
+    }
 }
 
 /// Returns the answer to a call of a method that the service does not have.
@@ -237,5 +338,47 @@ impl<T> fmt::Debug for Input<'_, T> {
 impl<In, Out> fmt::Debug for Duplex<'_, In, Out> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Duplex").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METHOD: Method = Method { number: 300, is_idempotent: false };
+
+    #[test]
+    fn bytes_are_the_same_allocation_on_both_sides() {
+        // With room for what follows, so that nothing has to be moved at all.
+        let mut bytes = Vec::with_capacity(10_000);
+        bytes.extend([7; 9_000]);
+        let place = bytes.as_ptr();
+        let request = request(METHOD, bytes, &(1_u8, "text")).unwrap();
+        assert_eq!(request.as_ptr(), place);
+        let received = Received::new(request).unwrap();
+        assert_eq!(received.number, 300);
+        assert_eq!(received.arguments::<(u8, String)>().unwrap(), (1, "text".to_owned()));
+        assert!(received.check_no_bytes().is_err());
+        let bytes = received.into_bytes();
+        assert!(bytes == [7; 9_000] && bytes.as_ptr() == place);
+        let answer = answer_result::<()>(Ok(bytes)).unwrap();
+        let Ok(bytes) = result::<Vec<u8>, ()>(answer).unwrap() else { panic!() };
+        assert!(bytes.len() == 9_000 && bytes.as_ptr() == place);
+    }
+
+    #[test]
+    fn a_request_that_is_none_of_a_service_is_an_error() {
+        let good = request(METHOD, vec![1, 2], &(5_u8,)).unwrap();
+        let read =
+            |request: &[u8]| Received::new(request.to_vec()).and_then(|it| it.arguments::<(u8,)>());
+        assert_eq!(read(&good).unwrap(), (5,));
+        for end in 0..good.len() {
+            assert!(read(&good[..end]).is_err(), "{end}");
+        }
+        // A length beyond the request, and one that begins in the middle of a number.
+        assert!(read(&[1, 2, 255, 0, 0, 0]).is_err());
+        assert!(read(&[0x80, 1, 0, 0, 0]).is_err());
+        assert!(result::<Vec<u8>, ()>(Vec::new()).is_err());
+        assert!(result::<Vec<u8>, ()>(vec![2]).is_err());
     }
 }

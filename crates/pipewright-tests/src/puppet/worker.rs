@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright::Command;
-use pipewright_ipc::service::{Context, Duplex, Input, Output};
+use pipewright_ipc::service::{Bytes, Context, Duplex, Input, Output};
 use pipewright_ipc::{Channel, Error, Options, Pool, PoolOptions, Request, SharedMemory, worker};
 use pipewright_os::channel::handle_channel::{self, Arrived, ChannelEnd};
 use pipewright_tests::service::{DivisionError, Probe};
@@ -552,6 +552,29 @@ impl Probe for ProbeWorker {
 
     fn exit(&self, code: i32) {
         std::process::exit(code)
+    }
+
+    fn echo(&self, bytes: Vec<u8>) -> Vec<u8> {
+        bytes
+    }
+
+    fn cut(&self, mut prefix: Vec<u8>, bytes: Bytes, from: u32) -> Result<Bytes, String> {
+        match bytes.get(from as usize..) {
+            Some(rest) => {
+                prefix.extend_from_slice(rest);
+                Ok(Bytes(prefix))
+            }
+            None => Err(format!("{from} of {}", bytes.len())),
+        }
+    }
+
+    fn split(&self, bytes: Vec<u8>, size: u32, pieces: &mut Output<'_, Bytes>) -> Vec<u8> {
+        for piece in bytes.chunks(size as usize) {
+            if pieces.send(&Bytes(piece.to_vec())).is_err() {
+                break;
+            }
+        }
+        bytes
     }
 
     fn wait(&self, file: String, context: &mut Context<'_>) -> bool {

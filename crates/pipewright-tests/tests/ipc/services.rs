@@ -13,7 +13,8 @@ mod pool;
 use std::time::Duration;
 
 use pipewright::CancelToken;
-use pipewright_ipc::{ErrorKind, Options, Pool, PoolOptions, Request};
+use pipewright_ipc::service::Bytes;
+use pipewright_ipc::{ErrorKind, Options, Peer, Pool, PoolOptions, Request};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::service::others::{MethodsClient, VersionClient};
 use pipewright_tests::service::{DivisionError, ProbeClient};
@@ -52,6 +53,64 @@ fn methods_return_their_values_and_their_own_errors() {
     // An error of a method is no failure of its call.
     assert_eq!(client.pool().stats().failures, 0);
     client.shut_down();
+}
+
+#[watched_test]
+fn bytes_come_back_as_they_are_however_many() {
+    let client = client(one_worker());
+    for size in [0, 1, 1000, 65_536, 3_000_000] {
+        let bytes: Vec<u8> = (0..size).map(|it: u32| it as u8).collect();
+        assert!(client.echo(bytes.clone()).unwrap() == bytes, "{size}");
+        let cut = client.cut(b"<".to_vec(), Bytes(bytes.clone()), size / 2).unwrap().unwrap();
+        assert!(cut[..1] == *b"<" && cut[1..] == bytes[size as usize / 2..], "{size}");
+        let refused = client.cut(Vec::new(), bytes.clone().into(), size + 1).unwrap();
+        assert_eq!(refused.unwrap_err(), format!("{} of {size}", size + 1));
+        let mut pieces = client.split(bytes.clone(), 500_000).unwrap();
+        let mut joined = Vec::new();
+        while let Some(piece) = pieces.next().unwrap() {
+            joined.extend_from_slice(&piece);
+        }
+        assert!(joined == bytes && pieces.finish().unwrap() == bytes, "{size}");
+    }
+    run(async {
+        assert_eq!(client.echo_async(vec![1, 2]).await.unwrap(), [1, 2]);
+    });
+}
+
+#[watched_test]
+fn a_call_of_any_method_can_begin_without_waiting() {
+    let client = client(PoolOptions { max_workers: 2, ..options() });
+    let (echo, quotient) =
+        (client.begin_echo(vec![7]).unwrap(), client.begin_divide(9, 3).unwrap());
+    let refused = client.begin_cut(Vec::new(), Bytes::default(), 1).unwrap();
+    assert_eq!(quotient.wait().unwrap(), Ok(3));
+    assert_eq!(echo.wait().unwrap(), [7]);
+    assert_eq!(run(refused).unwrap().unwrap_err(), "1 of 0");
+    // Dropping it cancels the call.
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("begun");
+    let call = client.begin_wait(file.display().to_string()).unwrap();
+    watchdog::until("the method has begun", || file.exists());
+    drop(call);
+    assert!(client.pid().is_ok());
+}
+
+#[watched_test]
+fn a_worker_that_streams_is_not_called_silent() {
+    let client = client(one_worker());
+    client.pid().unwrap();
+    let hasty = client.timeout(Duration::from_millis(100));
+    let mut numbers = hasty.count_up(u32::MAX).unwrap();
+    let error = loop {
+        if let Err(error) = numbers.next() {
+            break error;
+        }
+    };
+    let line = error.to_string();
+    let ErrorKind::TimedOut { peer: Peer::Streams { .. }, .. } = error.kind() else {
+        panic!("{line}")
+    };
+    assert!(line.contains("is running, and has not ended the call"), "{line}");
 }
 
 #[watched_test]

@@ -360,18 +360,21 @@ impl PoolDriver {
             }
             kind::ITEM => {
                 let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
+                active.has_spoken = true;
                 let left = active.credit.checked_sub(1);
                 active.credit = left.ok_or_else(|| Error::protocol("an item without credit"))?;
                 active.call.report(QueuedEvent::Item(bytes));
             }
             kind::CREDIT => {
-                let Some(active) = worker.calls.get(index) else { return Ok(()) };
+                let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
+                active.has_spoken = true;
                 if let Some(items) = &active.call.items {
                     items.add(wire::credit(&bytes));
                 }
             }
             kind::ASK => {
                 let Some(active) = worker.calls.get_mut(index) else { return Ok(()) };
+                active.has_spoken = true;
                 if std::mem::replace(&mut active.has_question, true) {
                     return Err(Error::protocol("a second question before the first was answered"));
                 }
@@ -418,14 +421,14 @@ impl PoolDriver {
         }
         let mut late = Vec::new();
         for worker in &mut self.workers {
-            let is_late = worker.calls.iter().any(|active| has_passed(active.cancel_deadline));
-            if is_late && worker.fault.is_none() {
-                let peer = worker.as_peer();
+            let late_end = worker.calls.iter().find(|active| has_passed(active.cancel_deadline));
+            if let Some(active) = late_end.filter(|_| worker.fault.is_none()) {
+                let peer = worker.as_peer_of(active);
                 worker.fail(Error::timed_out("the end of a cancelled call", peer));
             }
             let open = worker.calls.iter().filter(|active| !active.is_cancelled);
             let open = open.filter(|active| has_passed(active.call.until));
-            late.extend(open.map(|active| (active.call.id, worker.as_peer())));
+            late.extend(open.map(|active| (active.call.id, worker.as_peer_of(active))));
         }
         for (id, peer) in late {
             self.cancel_call(id, &mut || Error::timed_out("a reply", peer));
