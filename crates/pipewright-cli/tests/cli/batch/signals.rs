@@ -298,11 +298,12 @@ fn a_terminal_that_takes_no_output_stops_neither_timeouts_nor_signals() {
         return;
     };
     shell.types(&format!("cd {}\n", place.path("").display()));
-    let job = format!("env {MARK}={} sh -c 'echo ran >> ran; exec sleep 600'", mark("batch-xoff"));
+    // The shell stays: while a process executes a program, its mark cannot be read.
+    let job = format!("env {MARK}={} sh -c 'echo ran >> ran; sleep 600; :'", mark("batch-xoff"));
     // The bar is drawn each second.
     shell.types(&format!("$PW batch -j1 --progress bar --timeout 4s -- {job} ::: 1\n"));
     until("the job runs", || place.lines("ran") == ["ran"]);
-    assert_eq!(marked("batch-xoff").len(), 1);
+    assert!(!marked("batch-xoff").is_empty());
     shell.types(CTRL_S);
     until("the timeout ends the job", || marked("batch-xoff").is_empty());
     shell.types(CTRL_Q);
