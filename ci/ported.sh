@@ -76,17 +76,13 @@ unpack() { # SOURCE TARGET
     grep -q '^\[workspace\]' "$2/Cargo.toml" || printf '\n[workspace]\n' >> "$2/Cargo.toml"
 }
 
-# Changes only the `use` lines.
-port() { # FOLDER
-    printf '\n[dependencies.pipewright]\npath = "%s/crates/pipewright"\n' "$root" >> "$1/Cargo.toml"
-    local files
-    # Skips files that the suites themselves compile, without any dependency.
-    mapfile -t files < <(find "$1" -name '*.rs' -not -name build.rs -not -path '*/tests/data/*')
-    perl -0pi -e '
-        # `use std::{..., process::{...}, ...};` becomes two, on the same lines.
+# Changes the `use` lines of files, or of stdin.
+port_lines() { # FILE...
+    perl -0p ${1+-i} -e '
+        # `use std::{..., process::{...}, ...};` becomes two, on the same lines. Each is as public as it was.
         my $items = qr/(?<items>(?:[^{};]|(?<braces>\{(?:[^{}]|(?&braces))*\}))*)/;
-        s{\buse\s+(::)?std::\{$items\};}{
-            my ($colons, $rest, @ours) = ($1 // "", $+{items});
+        s{(?<pub>\bpub(?:\([^()]*\))?\s+)?\buse\s+(?<colons>::)?std::\{$items\};}{
+            my ($pub, $colons, $rest, @ours) = ($+{pub} // "", $+{colons} // "", $+{items});
             my $item = qr/(?:\{(?:[^{}]|\{[^{}]*\})*\}|[^{},])+/;
             $rest =~ s{\b(unix|windows)::(\{(?:[^{}]|\{[^{}]*\})*\})}{
                 my ($system, $group) = ($1, $2);
@@ -95,13 +91,39 @@ port() { # FOLDER
             }gse;
             $rest =~ s/(?:\bos::)?\b(unix|windows)::process\b($item?),?/push @ours, "process::$1$2"; ""/ge;
             $rest =~ s/(?<![\w:])process\b($item?)(?:,|(?=\s*$))/push @ours, "process$1"; ""/ge;
-            join("", map { my $it = $_; $it =~ s{\s+}{ }g; "use pipewright::$it; " } @ours) .
-                "use ${colons}std::{$rest};"
+            join("", map { my $it = $_; $it =~ s{\s+}{ }g; "${pub}use pipewright::$it; " } @ours) .
+                "${pub}use ${colons}std::{$rest};"
         }gse;
         s/\buse (std::os::unix::prelude::\*);/use $1; use pipewright::process::unix::CommandExt as _;/g;
         s/\bstd::os::(unix|windows)::process\b/pipewright::process::$1/g;
         s/\bstd::process\b/pipewright::process/g;
-    ' "${files[@]}"
+    ' "$@"
+}
+
+# The rules at a glance, checked before a crate is tried with them.
+check_rules() {
+    local before after
+    before='pub use std::{io, process::{Child, Command}};
+pub(crate) use std::{process, fmt};
+use ::std::{os::unix::{fs::symlink, process::CommandExt}, io};
+pub use std::process::ExitStatus;'
+    after='pub use pipewright::process::{Child, Command}; pub use std::{io, };
+pub(crate) use pipewright::process; pub(crate) use std::{ fmt};
+use pipewright::process::unix::CommandExt; use ::std::{os::unix::{fs::symlink, }, io};
+pub use pipewright::process::ExitStatus;'
+    diff <(printf '%s' "$before" | port_lines) <(printf '%s' "$after") >&2 || {
+        echo "the use lines are changed wrongly" >&2
+        exit 1
+    }
+}
+
+# Changes only the `use` lines.
+port() { # FOLDER
+    printf '\n[dependencies.pipewright]\npath = "%s/crates/pipewright"\n' "$root" >> "$1/Cargo.toml"
+    local files
+    # Skips files that the suites themselves compile, without any dependency.
+    mapfile -t files < <(find "$1" -name '*.rs' -not -name build.rs -not -path '*/tests/data/*')
+    port_lines "${files[@]}"
     # The edition 2015 requires `extern crate`.
     if ! grep -qE '^edition = "(2018|2021|2024)"' "$1/Cargo.toml"; then
         for file in "$1"/src/lib.rs "$1"/src/main.rs "$1"/{tests,examples,benches}/*.rs; do
@@ -122,6 +144,7 @@ passed() { # FOLDER LOG ARGS...
         sed -E 's/ - (compile|should panic) \.\.\. / ... /' | sort
 }
 
+check_rules
 fetch
 failed=()
 for name in "${wanted[@]}"; do
