@@ -143,7 +143,8 @@ impl Observation {
 /// that can be polled (FUSE) has no such signal: the kernel starts to read the page in the submitting call, which may
 /// sleep, and tries again when the caller fetches completions. After many tries it passes the read to a thread. All of
 /// this can be observed without privileges, except which of the reads that was:
-/// `has_workers` returns true if the kernel made threads for the caller, and such a read then has no class.
+/// `has_workers` returns true if the kernel made threads for the caller, and such a read then has no class. If its call
+/// slept, the caller has waited, whoever did so later.
 ///
 /// A write that has to be on the disk before it returns (`sync`) is completed by a thread of the filesystem, which
 /// flushes the disk's cache. With `O_DSYNC` a disk may do that itself with the write (FUA), which nothing reports.
@@ -345,5 +346,11 @@ mod tests {
         // Through FUSE, a thread may have performed this read or another one.
         let fuse = facts(false, true);
         assert_eq!(class_of(later(false, 0), Action::Read, NO, &fuse, || true), None);
+        let slept = class_of(later(true, 0), Action::Read, NO, &fuse, || true);
+        assert_eq!(
+            slept,
+            Some(Class::InlineBlocked),
+            "the caller has waited, and maybe a thread, too"
+        );
     }
 }
