@@ -13,8 +13,8 @@ use crate::source::InputError;
 /// Jobs that the reading thread may be ahead.
 const MOST_JOBS: usize = 256;
 
-/// Bytes of their standard inputs, above which the reading thread waits. The driver takes no more of them while the jobs
-/// that wait in it have so many.
+/// Bytes of their standard inputs, above which the reading thread waits. The driver takes no more of them while the
+/// jobs that wait in it have so many.
 pub(super) const MOST_BYTES: usize = 16 << 20;
 
 /// A message from another thread.
