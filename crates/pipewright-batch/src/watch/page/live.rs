@@ -226,6 +226,8 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
+    use pipewright_tests::watchdog::until;
+
     use super::*;
     use crate::watch::tests::{at, facts, started};
 
@@ -235,21 +237,20 @@ mod tests {
         let path = folder.path().join("page.html");
         let page = LivePage::open(&path, true, facts()).unwrap();
         let permissions = fs::metadata(&path).unwrap().permissions();
-        let read = |word: &str| loop {
-            let text = fs::read_to_string(&path).unwrap();
-            assert!(text.is_empty() || text.ends_with("</html>\n"), "a part of a page");
-            if text.contains(word) {
-                return text;
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        let read = |word: &str| {
+            let mut text = String::new();
+            until(word, || {
+                text = fs::read_to_string(&path).unwrap();
+                assert!(text.is_empty() || text.ends_with("</html>\n"), "a part of a page");
+                text.contains(word)
+            });
+            text
         };
         assert!(read("0 running").contains("data-reload"));
         page.event(&started(7, 1, "./convert x"), at(1.0));
         assert!(read("1 running").contains("./convert x"));
         // Nothing is written while nothing changes.
-        while !page.shared.lock().is_idle {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("the thread waits for a change", || page.shared.lock().is_idle);
         assert!(!page.shared.lock().is_changed);
         page.event(&Event::Note("the last words".to_owned()), at(2.0));
         let model = page.shared.lock().model.clone();
