@@ -6,6 +6,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use pipewright_os::base::private_file::Facts;
 use rusqlite::config::DbConfig;
@@ -96,6 +98,10 @@ pub(super) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
     }
 }
 
+/// The tries to remove what a reader leaves, and the pause between two.
+const CLOSES: u32 = 3;
+const CLOSE_PAUSE: Duration = Duration::from_millis(10);
+
 /// The files beside a log that a reader leaves there: SQLite makes them for it, and a connection that only reads cannot
 /// remove them. The runner could not either, if its log was being read when it ended.
 ///
@@ -109,7 +115,10 @@ struct Leftovers {
 impl Leftovers {
     /// Lets SQLite remove them, under the lock that excludes all other connections. The write-ahead log of a run that
     /// has not ended stays for the runner that resumes it.
-    fn remove(&self) -> Option<()> {
+    ///
+    /// Returns true if they are still there because two connections were closed at the same moment: then neither has
+    /// removed them. `None`: they are gone, or have to stay.
+    fn remove(&self) -> Option<bool> {
         let facts = files::check_to_run(&self.log, false).ok()?;
         let wal = files::open(&self.log, "-wal", &facts).ok()??;
         let is_empty = wal.metadata().ok()?.len() == 0;
@@ -119,17 +128,24 @@ impl Leftovers {
         let connection = sqlite::open_to_write(&self.log).ok()?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).ok()?;
         let runner = Runner::last(&connection).ok()?;
-        if is_empty || runner.is_some_and(|runner| runner.has_ended) {
-            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).ok()?;
+        if !is_empty && !runner.is_some_and(|runner| runner.has_ended) {
+            return None;
         }
-        Some(())
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).ok()?;
+        drop(connection);
+        Some(has_file(&self.log, "-wal"))
     }
 }
 
 impl Drop for Leftovers {
     fn drop(&mut self) {
-        // Ignored: the next reader, or the next runner, tries it too.
-        let _ = self.remove();
+        // After that, the next reader or the next runner does it.
+        for _ in 0..CLOSES {
+            match self.remove() {
+                Some(true) => thread::park_timeout(CLOSE_PAUSE),
+                _ => return,
+            }
+        }
     }
 }
 
