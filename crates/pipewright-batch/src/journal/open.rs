@@ -52,7 +52,7 @@ impl Journal {
     /// Returns true if no file has that name.
     ///
     /// # Errors
-    /// That cannot be found out.
+    /// The system does not say.
     pub(crate) fn is_missing(path: &Path) -> Result<bool, LogError> {
         match real_path(path).and_then(|path| Facts::look(&path)) {
             Ok(facts) => Ok(facts.is_none()),

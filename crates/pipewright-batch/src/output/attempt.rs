@@ -1,4 +1,5 @@
-//! The output of an attempt: counted, limited, written to its folder, and printed; one of its streams, and its last lines.
+//! The output of an attempt: counted, limited, written to its folder, and printed; one of its streams, and its last
+//! lines.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io, mem};

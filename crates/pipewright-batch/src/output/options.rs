@@ -72,7 +72,7 @@ pub struct OutputOptions {
     pub spill_to: Option<PathBuf>,
     /// True to let no other user read the folders and the files of `dir` (modes 0700 and 0600).
     pub private: bool,
-    /// How streams show tags.
+    /// The ways in which streams show tags.
     pub(crate) tag_styles: TagStyles,
     /// Files are to survive a power cut, because a log says that they are there.
     pub(crate) is_durable: bool,

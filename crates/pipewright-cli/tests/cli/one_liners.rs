@@ -24,7 +24,7 @@ struct Pair<'a> {
     title: &'a str,
     original: &'a str,
     ours: &'a str,
-    /// What differs, in words.
+    /// The differences, in words.
     differs: &'a str,
 }
 
@@ -45,7 +45,7 @@ fn pairs(page: &str) -> Vec<Pair<'_>> {
     pairs
 }
 
-/// What a line has done.
+/// The output of a line, and the files that it leaves.
 struct Done {
     output: Output,
     files: BTreeMap<String, Vec<u8>>,
