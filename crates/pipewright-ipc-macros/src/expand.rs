@@ -68,7 +68,8 @@ fn answer(method: &Method, number: u32) -> TokenStream {
             Argument::Value(_, kind) => {
                 let local = format_ident!("__{}", locals.len());
                 passed.push(quote! { #local });
-                (kinds.push(kind), locals.push(local));
+                kinds.push(kind);
+                locals.push(local);
             }
             Argument::Bytes(_, kind) => {
                 passed.push(quote! { <#kind as ::core::convert::From<_>>::from(__bytes) });

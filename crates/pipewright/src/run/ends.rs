@@ -298,7 +298,8 @@ mod tests {
                 prop_assert_eq!(start.len() + bytes + end.len(), text.len());
                 let middle = &text[start.len()..text.len() - end.len()];
                 let lines = middle.split_inclusive('\n').count();
-                prop_assert_eq!(said.split(' ').nth(2), Some(&*lines.to_string()));
+                let lines = lines.to_string();
+                prop_assert_eq!(said.split(' ').nth(2), Some(&*lines));
             }
         }
     }
