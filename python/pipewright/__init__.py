@@ -121,8 +121,8 @@ _LATER = {
 
 def __getattr__(name: str) -> _Any:
     """Returns a name that is imported late, or one that only `subprocess` has, such as private helpers."""
-    if name == "ipc":
-        return _import_module("pipewright.ipc")
+    if name in ("asyncio", "ipc"):
+        return _import_module(f"pipewright.{name}")
     for module, names in _LATER.items():
         if name in names:
             found = getattr(_import_module(f"pipewright.{module}"), name)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self, TypedDict, Unpack
 
-    from pipewright._options import Args, StrOrBytesPath
+    from pipewright._options import Args, Limits, StrOrBytesPath
 
     class JobOptions(TypedDict, total=False):
         """The options of one job."""
@@ -50,9 +50,17 @@ if TYPE_CHECKING:
         min_free_memory: int
         halt: str
         memory: int
+        cwd: StrOrBytesPath
+        env: Dict[str, str]
+        clear_env: bool
+        user: Union[str, int]
+        nice: int
+        umask: int
+        limits: Limits
+        keep_output: Union[int, Tuple[int, int], Tuple[int, int, StrOrBytesPath]]
         stop_with: Tuple[int, float]
         tree: bool
-        output: Literal["group", "lines", "none"]
+        output: Literal["group", "lines", "on_failure", "none"]
         output_dir: StrOrBytesPath
         keep_order: bool
         tag: bool
@@ -275,6 +283,14 @@ class Batch:
         return f"<div>{bar}<p>{text}</p>{table}{note}{log}</div>"
 
 
+def _user(user: Union[str, int]) -> Tuple[int, int, List[int]]:
+    """Returns the numbers of a user, of his group and of his other groups."""
+    import pwd
+
+    found = pwd.getpwnam(user) if isinstance(user, str) else pwd.getpwuid(user)
+    return found.pw_uid, found.pw_gid, os.getgrouplist(found.pw_name, found.pw_gid)
+
+
 def _job(job: Any) -> Job:
     return job if isinstance(job, Job) else Job(job)
 
@@ -325,6 +341,9 @@ def batch(
     that of `pipewright batch`, and `pipewright jobs` shows it. The log of another user is refused without
     `trust_log`, because its commands run as this one. `progress`: a bar at a terminal and in a notebook.
 
+    For all jobs: `cwd`, `env` (a job may have its own too), `clear_env`, `user`, `nice`, `umask` and `limits` (as of
+    `run`); `output="on_failure"` prints that of failed jobs alone, `keep_output=(head, tail)` the ends of a long one.
+
     >>> import pipewright
     >>> run = pipewright.batch(["exit 0", "exit 3", ["echo", "hi"]], slots=2)
     >>> sorted((end.number, end.state, end.returncode) for end in run)
@@ -333,9 +352,16 @@ def batch(
     (2, False)
     """
     native: Dict[str, Any] = dict(options)
-    for name in ("output_dir", "joblog", "junit"):
+    for name in ("output_dir", "joblog", "junit", "cwd"):
         if name in native:
             native[name] = os.fsencode(native[name])
+    if "env" in native:
+        native["env"] = [(os.fsencode(name), os.fsencode(value)) for name, value in native["env"].items()]
+    if "user" in native:
+        native["user"] = _user(native["user"])
+    if isinstance(native.get("keep_output"), tuple) and len(native["keep_output"]) == 3:
+        head, tail, folder = native["keep_output"]
+        native["keep_output"] = head, tail, os.fsdecode(folder)
     if slots is not None:
         native["slots"] = slots
     if log is not None:

@@ -285,8 +285,8 @@ def run(
     * `limits`: of the whole tree: `memory`, `swap` (bytes), `cpus`, `pids`, `oom_group`, `best_effort`.
     * `pty`: a terminal of its own, `True` or `(rows, columns)`. Its output is `stdout`, or `stderr` if only that is it.
     * `idle_timeout`, `kill_grace` (default: 0), `stop_signal`: when and how the command is stopped.
-    * `max_output`: `("head" | "tail" | "fail", bytes)` for each stream; `("keep", head, tail)`, with a line about what is
-      left out; `("keep", head, tail, folder)`: all of such a stream is in a file there (`stdout_file`, `stderr_file`).
+    * `max_output`: `("head" | "tail" | "fail", bytes)` for each stream; `("keep", head, tail)`, with a line about what
+      is left out; with a folder as fourth value, all of it is in a file there (`stdout_file`, `stderr_file`).
     * `linger`: how long a stream is read that something holds open: `(quiet, cap)` in seconds, `"eof"`, `"exit"`.
     * `nice`, `rlimits`: `{"nofile": (soft, hard)}`.
 

@@ -34,9 +34,13 @@ class Line(str):
 
 
 class Event(NamedTuple):
-    """An event: `started` with the process id, `stdout` and `stderr` with bytes, `exited` with the result."""
+    """An event of a command: what has happened, and the value that belongs to it."""
 
+    #: `started`, `stdout`, `stderr` or `exited`.
     kind: str
+    #: Of `started` the process id (an `int`); of `stdout` and `stderr` the new bytes, or the new text with `text` or an
+    #: `encoding`, which may end in the middle of a line; of `exited`, the last event, the `CompletedProcess` with all
+    #: facts and without output.
     value: Any
 
 

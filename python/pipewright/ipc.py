@@ -12,8 +12,12 @@ are here too.
 
 from __future__ import annotations
 
+import os
+import pickle
+import sys
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Callable, Deque, Iterable, Iterator, Optional, Union
 
 from pipewright import _options
@@ -51,6 +55,7 @@ __all__ = [
     "Channel",
     "Declined",
     "Disconnected",
+    "Executor",
     "NotAWorker",
     "PendingReply",
     "Pool",
@@ -135,7 +140,8 @@ class Pool:
 
     `max_waiting`: the calls that may wait for a worker. `drain`: the seconds that `close` leaves to calls that have
     begun. `handshake_timeout`: the seconds that a new worker has to answer, 10 unless given. `max_message_bytes`: the
-    longest request and reply, 256 MiB unless given; the smaller one of host and worker holds.
+    longest request and reply, 256 MiB unless given; the smaller one of host and worker holds. A worker that has no call
+    is replaced after `max_jobs` calls, at `max_age` seconds, and above `max_memory_bytes`.
 
     >>> import sys
     >>> from pipewright.ipc import Pool
@@ -154,6 +160,9 @@ class Pool:
         drain: float = 30.0,
         handshake_timeout: Optional[float] = None,
         max_message_bytes: Optional[int] = None,
+        max_jobs: Optional[int] = None,
+        max_age: Optional[float] = None,
+        max_memory_bytes: Optional[int] = None,
         **options: Unpack[Options],
     ) -> None:
         given: Any = dict(options, args=args)
@@ -164,7 +173,17 @@ class Pool:
             if name not in options:
                 native[name] = -6
         self._max_waiting = max_waiting
-        self._native = _NativePool(native, workers, max_waiting, drain, handshake_timeout, max_message_bytes)
+        settings = {
+            "max_waiting": max_waiting,
+            "drain": drain,
+            "handshake_timeout": handshake_timeout,
+            "max_message_bytes": max_message_bytes,
+            "max_jobs": max_jobs,
+            "max_age": max_age,
+            "max_memory_bytes": max_memory_bytes,
+        }
+        given = {name: value for name, value in settings.items() if value is not None}
+        self._native = _NativePool(native, workers, given)
 
     def begin(self, request: Bytes, *, timeout: Optional[float] = None, idempotent: bool = False) -> PendingReply:
         """Sends a request. The reply is that of `wait()`."""
@@ -173,6 +192,25 @@ class Pool:
     def call(self, request: Bytes, *, timeout: Optional[float] = None, idempotent: bool = False) -> bytes:
         """Sends a request and waits for the reply. `idempotent`: it is sent again if the worker dies."""
         return self.begin(request, timeout=timeout, idempotent=idempotent).wait()
+
+    async def acall(self, request: Bytes, *, timeout: Optional[float] = None, idempotent: bool = False) -> bytes:
+        """Sends a request and waits for the reply in the loop that is there: asyncio, uvloop, trio or anyio.
+
+        A call in progress has one descriptor. A cancelled task cancels its call.
+        """
+        from pipewright._aio import _Wait
+
+        reply = self.begin(request, timeout=timeout, idempotent=idempotent)
+        try:
+            number = reply.descriptor()
+            while True:
+                done = reply.poll()
+                if done is not None:
+                    return done
+                await _Wait(number).run()
+        except BaseException:
+            reply.cancel()
+            raise
 
     def map(self, requests: Iterable[Bytes], *, timeout: Optional[float] = None) -> Iterator[bytes]:
         """Sends the requests, and returns the replies in their order. As many as may wait are sent ahead."""
@@ -194,3 +232,66 @@ class Pool:
         traceback: Optional[TracebackType],
     ) -> None:
         self.close()
+
+
+class Executor(ThreadPoolExecutor):
+    """A `concurrent.futures.Executor` whose functions run in worker processes: a pool of Python interpreters.
+
+    Functions, arguments and results are pickled, as for `ProcessPoolExecutor`; functions of `__main__` need its file,
+    which a worker imports under another name. A worker that dies fails its own call (`CallError`) and is replaced.
+    The other options are those of `Pool`.
+
+    >>> import math
+    >>> from pipewright.ipc import Executor
+    >>> with Executor(2) as executor:
+    ...     executor.submit(math.gcd, 12, 18).result(), list(executor.map(math.sqrt, [4.0, 9.0]))
+    (6, [2.0, 3.0])
+    """
+
+    def __init__(self, max_workers: Optional[int] = None, **options: Any) -> None:
+        workers = max_workers or os.cpu_count() or 1
+        super().__init__(workers, thread_name_prefix="pipewright-executor")
+        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        program = f"import pipewright.ipc; pipewright.ipc.{_serve_calls.__name__}()"
+        words = [sys.executable, "-c", program, *([] if main is None else [os.path.abspath(main)])]
+        self.pool = Pool(words, workers=workers, **options)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Runs the function in a worker. The future has its result, or its exception."""
+        return super().submit(self._call, pickle.dumps((fn, args, kwargs), pickle.HIGHEST_PROTOCOL))
+
+    def _call(self, request: bytes) -> Any:
+        is_result, value = pickle.loads(self.pool.call(request))
+        if is_result:
+            return value
+        raise value
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Ends the workers after the calls that have been submitted."""
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        if wait:
+            self.pool.close()
+
+
+def _serve_calls() -> None:
+    """Answers the calls of an `Executor`."""
+    if len(sys.argv) > 1:
+        import importlib
+
+        # As the workers of `multiprocessing` do: its guard `if __name__ == "__main__"` holds.
+        spawn: Any = importlib.import_module("multiprocessing.spawn")
+        spawn._fixup_main_from_path(sys.argv[1])
+
+    def answer(request: bytes) -> bytes:
+        fn, args, kwargs = pickle.loads(request)
+        try:
+            result = True, fn(*args, **kwargs)
+        except Exception as error:
+            result = False, error
+        try:
+            return pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            # A value that cannot travel is the error of its call.
+            return pickle.dumps((False, RuntimeError(f"cannot be pickled: {error}")), pickle.HIGHEST_PROTOCOL)
+
+    Worker(answer).serve()

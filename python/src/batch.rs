@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pipewright_batch::{
-    AttemptOutcome, Batch, Containing, Control, Event, HaltRule, Job, JobStdin, OutputMode,
-    OutputOptions, ProgressKind, Run, Summary,
+    AttemptOutcome, Batch, Containing, Control, Event, HaltRule, Job, JobAttributes, JobStdin,
+    JobUser, OutputMode, OutputOptions, ProgressKind, Run, Summary,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::errors::{Failure, guarded};
-use crate::options::{seconds, signal};
+use crate::options::{seconds, signal, tree_limits};
 use crate::shared::{Owner, Shared, duration, repeat};
 
 /// A batch that runs.
@@ -50,6 +50,7 @@ fn batch(options: &Bound<'_, PyDict>) -> PyResult<Batch> {
     let mut batch = Batch::new();
     let mut output = OutputOptions::default();
     output.mode = OutputMode::Discard;
+    let mut attributes = JobAttributes::default();
     for (key, value) in options {
         let key: String = key.extract()?;
         batch = match key.as_str() {
@@ -86,14 +87,44 @@ fn batch(options: &Bound<'_, PyDict>) -> PyResult<Batch> {
                 "bar" => ProgressKind::Bar,
                 _ => ProgressKind::Plain,
             }),
-            "output" | "output_dir" | "keep_order" | "tag" => {
+            "cwd" => batch.current_dir(path(&value)?),
+            "env" => {
+                let variables: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)> = value.extract()?;
+                for (name, value) in variables {
+                    batch = batch.env(text(&name)?, text(&value)?);
+                }
+                batch
+            }
+            "clear_env" | "user" | "nice" | "umask" | "limits" => {
+                set_attribute(&mut attributes, &key, &value)?;
+                batch
+            }
+            "output" | "output_dir" | "keep_order" | "tag" | "keep_output" => {
                 set_output(&mut output, &key, &value)?;
                 batch
             }
             _ => return Err(PyTypeError::new_err(format!("a batch has no option {key:?}"))),
         };
     }
-    Ok(batch.output(output))
+    Ok(batch.output(output).attributes(attributes))
+}
+
+fn set_attribute(
+    attributes: &mut JobAttributes,
+    key: &str,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    match key {
+        "clear_env" => attributes.env_clear = value.is_truthy()?,
+        "user" => {
+            let (user, group, groups) = value.extract()?;
+            attributes.user = Some(JobUser::new(user, group, groups));
+        }
+        "nice" => attributes.nice = Some(value.extract()?),
+        "umask" => attributes.umask = Some(value.extract()?),
+        _ => attributes.limits = Some(tree_limits(value.cast()?)?),
+    }
+    Ok(())
 }
 
 fn set_output(output: &mut OutputOptions, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -102,11 +133,26 @@ fn set_output(output: &mut OutputOptions, key: &str, value: &Bound<'_, PyAny>) -
             output.mode = match value.extract::<String>()?.as_str() {
                 "group" => OutputMode::Group,
                 "lines" => OutputMode::LineBuffer,
+                "on_failure" => OutputMode::OnFailure,
                 "none" => OutputMode::Discard,
-                _ => return Err(PyValueError::new_err("output is 'group', 'lines' or 'none'")),
+                _ => {
+                    let words = "output is 'group', 'lines', 'on_failure' or 'none'";
+                    return Err(PyValueError::new_err(words));
+                }
             }
         }
         "output_dir" => output.dir = Some(path(value)?),
+        "keep_output" => {
+            if let Ok(bytes) = value.extract::<u64>() {
+                output.max_bytes = Some(bytes);
+            } else if let Ok((head, tail)) = value.extract() {
+                output.head_and_tail = Some((head, tail));
+            } else {
+                let (head, tail, folder): (usize, usize, PathBuf) = value.extract()?;
+                output.head_and_tail = Some((head, tail));
+                output.spill_to = Some(folder);
+            }
+        }
         "keep_order" => output.keep_order = value.is_truthy()?,
         _ => output.tag = value.is_truthy()?,
     }

@@ -1,6 +1,6 @@
 //! A child whose streams belong to Python, and both of its streams read while its input is fed.
 
-use std::os::fd::{IntoRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use pipewright::{
     Child as NativeChild, ChildStdin, Containment, ExitStatus, Handle, PipeReader, PtySize, Usage,
 };
 use pipewright_os::base::wait::{self, Slot};
+use pipewright_os::base::wake::{EventSource, WaitEvent as _};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -198,6 +199,18 @@ impl Child {
     #[getter]
     fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Returns the descriptor that is readable once the child has ended. It is closed with the child. `None`: nothing
+    /// tells, and `poll` has to be called now and then.
+    fn end_descriptor(&self, py: Python<'_>) -> PyResult<Option<i32>> {
+        guarded(|| {
+            let child = self.open(py)?;
+            Ok(match child.child_handle().source() {
+                EventSource::Readable(descriptor) => Some(descriptor.as_raw_fd()),
+                _ => None,
+            })
+        })
     }
 
     #[getter]

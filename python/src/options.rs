@@ -263,7 +263,7 @@ fn pty_size((rows, cols): (u16, u16)) -> PtySize {
 }
 
 /// Reads the limits of a tree.
-fn tree_limits(options: &Bound<'_, PyDict>) -> PyResult<Limits> {
+pub(crate) fn tree_limits(options: &Bound<'_, PyDict>) -> PyResult<Limits> {
     let mut limits = Limits::new();
     for (key, value) in options {
         let key: String = key.extract()?;

@@ -1,13 +1,16 @@
 //! Worker processes that answer calls, through shared memory.
 
 use std::future::Future;
+use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake as TaskWake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
 use pipewright_ipc::{CancelToken, PendingCall, PoolOptions, Request};
+use pipewright_os::base::wake::{EventSource, WaitEvent as _, Wake};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -30,20 +33,18 @@ pub(crate) struct PendingReply {
     owner: Owner,
     token: CancelToken,
     call: Shared<Option<PendingCall>>,
+    /// Raised when the call has news, for an event loop.
+    wake: Shared<Option<Arc<Wake>>>,
 }
 
 #[pymethods]
 impl Pool {
     #[new]
-    #[pyo3(signature = (options, workers, max_calls, drain, handshake_timeout=None, max_message_bytes=None))]
     fn new(
         py: Python<'_>,
         options: &Bound<'_, PyDict>,
         workers: usize,
-        max_calls: usize,
-        drain: f64,
-        handshake_timeout: Option<f64>,
-        max_message_bytes: Option<u64>,
+        settings: &Bound<'_, PyDict>,
     ) -> PyResult<Pool> {
         guarded(|| {
             let command = command(options)?;
@@ -52,15 +53,10 @@ impl Pool {
                 max_workers: workers,
                 // A call that is given up costs the worker, and no other call.
                 calls_per_worker: 1,
-                max_waiting: max_calls,
                 ..PoolOptions::default()
             };
-            options.shutdown.drain = duration(drain)?;
-            if let Some(timeout) = handshake_timeout {
-                options.channel.handshake_timeout = duration(timeout)?;
-            }
-            if let Some(bytes) = max_message_bytes {
-                options.channel.max_message_bytes = bytes;
+            for (key, value) in settings {
+                set(&mut options, &key.extract::<String>()?, &value)?;
             }
             let pool = py.detach(|| pipewright_ipc::Pool::new(command, options));
             let pool = Shared::new(Some(Arc::new(pool.map_err(Failure::Ipc)?)));
@@ -89,7 +85,8 @@ impl Pool {
             }
             let pool = self.pool.lock(py).clone().ok_or(Failure::Gone)?;
             let call = py.detach(|| pool.begin(request)).map_err(Failure::Ipc)?;
-            Ok(PendingReply { owner: self.owner, token, call: Shared::new(Some(call)) })
+            let (call, wake) = (Shared::new(Some(call)), Shared::new(None));
+            Ok(PendingReply { owner: self.owner, token, call, wake })
         })
     }
 
@@ -109,8 +106,69 @@ impl Pool {
     }
 }
 
+/// Sets an option of the pool.
+fn set(options: &mut PoolOptions, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let time = || duration(value.extract()?);
+    match key {
+        "max_waiting" => options.max_waiting = value.extract()?,
+        "drain" => options.shutdown.drain = time()?,
+        "handshake_timeout" => options.channel.handshake_timeout = time()?,
+        "max_message_bytes" => options.channel.max_message_bytes = value.extract()?,
+        "max_jobs" => options.max_jobs = Some(value.extract()?),
+        "max_age" => options.max_age = Some(time()?),
+        "max_memory_bytes" => options.max_rss_bytes = Some(value.extract()?),
+        _ => return Err(PyTypeError::new_err(format!("a pool has no option {key:?}"))),
+    }
+    Ok(())
+}
+
 #[pymethods]
 impl PendingReply {
+    /// Returns the descriptor that becomes readable when `poll` has something to do. It is closed with this object.
+    fn descriptor(&self, py: Python<'_>) -> PyResult<i32> {
+        guarded(|| {
+            self.owner.check()?;
+            let mut wake = self.wake.lock(py);
+            let wake = match &*wake {
+                Some(wake) => wake,
+                None => {
+                    let new = Wake::new();
+                    wake.insert(Arc::new(new.map_err(|it| Failure::Io("wait for the call", it))?))
+                }
+            };
+            match wake.source() {
+                EventSource::Readable(descriptor) => Ok(descriptor.as_raw_fd()),
+                _ => Err(Failure::Gone.into()),
+            }
+        })
+    }
+
+    /// Returns the reply, or `None` if there is none yet. Needs the `descriptor`.
+    fn poll<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        guarded(|| {
+            self.owner.check()?;
+            let wake = self.wake.lock(py).clone().ok_or(Failure::Gone)?;
+            wake.lower();
+            let waker = Waker::from(Arc::new(Raise(wake)));
+            let polled = py.detach(|| {
+                let mut call = self.call.lock_detached();
+                let pending = call.as_mut().ok_or(Failure::Gone)?;
+                let polled = Pin::new(pending).poll(&mut Context::from_waker(&waker));
+                if polled.is_ready() {
+                    *call = None;
+                }
+                Ok::<_, Failure>(polled)
+            })?;
+            match polled {
+                Poll::Pending => Ok(None),
+                Poll::Ready(reply) => {
+                    let reply = reply.map_err(Failure::Ipc)?.into_bytes();
+                    Ok(Some(PyBytes::new(py, &reply)))
+                }
+            }
+        })
+    }
+
     /// Waits for the reply without the GIL, once.
     fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         guarded(|| {
@@ -155,10 +213,19 @@ fn poll_within<F: Future + ?Sized>(mut future: Pin<&mut F>, limit: Duration) -> 
     }
 }
 
+/// Raises a flag that an event loop waits for.
+struct Raise(Arc<Wake>);
+
+impl TaskWake for Raise {
+    fn wake(self: Arc<Raise>) {
+        self.0.raise();
+    }
+}
+
 /// Wakes a thread that waits for a future.
 struct Unpark(Thread);
 
-impl Wake for Unpark {
+impl TaskWake for Unpark {
     fn wake(self: Arc<Unpark>) {
         self.0.unpark();
     }

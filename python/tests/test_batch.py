@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from helpers import has_ended, written_pid
@@ -122,6 +123,35 @@ def test_a_fork_is_told_that_a_batch_is_not_its_own_and_does_not_wait_for_it() -
     run.stop()
     waiting.join(60)
     assert not waiting.is_alive()
+
+
+def test_jobs_have_the_options_of_the_batch(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    script = "pwd; echo $WORD ${HOME-none}; umask; nice; id -u; exit 1"
+    options: Any = {"clear_env": True, "env": {"WORD": "x", "PATH": os.environ["PATH"]}, "umask": 0o27, "nice": 3}
+    limits: Any = {"pids": 500, "best_effort": True}
+    user: Any = {"user": os.getuid()} if os.getuid() == 0 else {}
+    run = pipewright.batch([script], cwd=tmp_path, output="on_failure", limits=limits, **user, **options).run()
+    assert run.counts["failed"] == 1
+    words = [str(tmp_path), "x none", "0027", str(os.nice(0) + 3), str(os.getuid())]
+    assert capfd.readouterr().out.splitlines() == words
+    with pytest.raises(KeyError):
+        pipewright.batch(["true"], user="no such user")
+
+
+def test_output_is_printed_after_a_failure_alone_and_its_ends_are_kept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    jobs = ["seq 1000; exit 2", "echo fine"]
+    pipewright.batch(jobs, output="on_failure", keep_output=(5, 10)).run()
+    said = "[3880 bytes, 996 lines left out]"
+    assert capfd.readouterr().out.splitlines() == ["1", "2", said, "999", "1000"]
+    pipewright.batch(jobs, output="on_failure", keep_output=(5, 10, tmp_path)).run()
+    assert str(tmp_path) in capfd.readouterr().out
+    assert [file.stat().st_size for file in tmp_path.iterdir()] == [3893]
+    pipewright.batch(["seq 1000"], output="group", keep_output=4).run()
+    assert capfd.readouterr().out == "1\n2\n"
+    with pytest.raises(ValueError, match="'on_failure'"):
+        pipewright.batch(["true"], output=cast(Any, "sometimes"))
 
 
 def test_starts_are_held_back_and_reports_are_written(tmp_path: Path) -> None:

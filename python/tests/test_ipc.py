@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
+import math
 import os
 import signal
 import subprocess
@@ -97,3 +100,58 @@ def test_a_message_over_the_limit_is_refused() -> None:
         with pytest.raises(pipewright.CallError, match="1000"):
             pool.call(bytes(1001))
         assert pool.call(bytes(1000)) == bytes(1000)
+
+
+PIDS = """
+import os
+from pipewright.ipc import Worker
+Worker(lambda request: str(os.getpid()).encode()).serve()
+"""
+
+
+def test_workers_are_replaced_by_calls_and_age() -> None:
+    for options, least in (({"max_jobs": 2}, 3), ({"max_age": 0.0}, 2), ({"max_memory_bytes": 1}, 2)):
+        with ipc.Pool([sys.executable, "-c", PIDS], **options) as pool:
+            pids = {pool.call(b"") for _ in range(6)}
+            assert len(pids) >= least, options
+    with ipc.Pool([sys.executable, "-c", PIDS]) as pool:
+        assert len({pool.call(b"") for _ in range(6)}) == 1
+
+
+def test_a_task_calls_without_blocking_its_loop() -> None:
+    async def main(pool: ipc.Pool) -> None:
+        assert await asyncio.gather(*[pool.acall(b"%d" % number) for number in range(20)])
+        with pytest.raises(pipewright.CallTimeoutError):
+            await pool.acall(b"wait", timeout=0.1)
+        task = asyncio.ensure_future(pool.acall(b"wait"))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        # The pool goes on.
+        assert await pool.acall(b"last") == b"last"
+
+    program = """
+import threading
+from pipewright.ipc import Worker
+Worker(lambda request: request if request != b"wait" else threading.Event().wait()).serve()
+"""
+    with ipc.Pool([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as pool:
+        asyncio.run(main(pool))
+
+
+def test_an_executor_runs_functions_in_workers() -> None:
+    with ipc.Executor(2, stderr=subprocess.DEVNULL) as executor:
+        assert isinstance(executor, concurrent.futures.Executor)
+        assert executor.submit(math.gcd, 12, 18).result() == 6
+        assert list(executor.map(math.sqrt, [4.0, 9.0])) == [2.0, 3.0]
+        assert executor.submit(os.getpid).result() != os.getpid()
+        with pytest.raises(ValueError, match="math domain error"):
+            executor.submit(math.sqrt, -1.0).result()
+        with pytest.raises(RuntimeError, match="cannot be pickled"):
+            executor.submit(threading.Lock).result()
+        with pytest.raises(pipewright.CallError, match="exit status: 3"):
+            executor.submit(os._exit, 3).result()
+        assert executor.submit(int, "7").result() == 7
+    with pytest.raises(RuntimeError):
+        executor.submit(int)

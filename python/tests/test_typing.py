@@ -10,6 +10,8 @@ import pipewright
 if TYPE_CHECKING:
     from typing_extensions import assert_type
 
+    from pipewright import asyncio
+
     def results() -> None:
         assert_type(pipewright.run(["true"], text=True), pipewright.CompletedProcess[str])
         assert_type(pipewright.run(["true"]), pipewright.CompletedProcess[bytes])
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     async def in_event_loops() -> None:
         lines: AsyncIterator[str] = pipewright.lines_async(["true"])
         done: pipewright.CompletedProcess[Any] = await pipewright.run_async(["true"])
+        process = await asyncio.create_subprocess_exec("true", cwd="/", tree=True)
+        assert_type(await process.wait(), int)
         _ = lines, done
 
 
