@@ -45,6 +45,8 @@ pub mod watchdog;
 /// Runs the examples of the pages.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
     #[doc = include_str!("../../../docs/coming-from.md")]
     mod coming_from {}
     #[doc = include_str!("../../../docs/std.md")]

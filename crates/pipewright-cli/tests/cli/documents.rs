@@ -139,6 +139,11 @@ fn run(page: &str) -> usize {
 }
 
 #[test]
+fn the_first_batch_of_the_readme() {
+    run("README.md");
+}
+
+#[test]
 fn the_pages_about_the_tool() {
     let pages = ["installation", "tutorial-tool", "agents", "ci", "troubleshooting"];
     for page in pages {
