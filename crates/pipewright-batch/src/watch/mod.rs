@@ -333,7 +333,7 @@ impl Watchers {
             report
                 .map(|(written, file, path)| (written.and_then(|()| file.wait_within(until)), path))
         });
-        let page = self.page.map(|(page, path)| (page.finish(until), path));
+        let page = self.page.map(|(page, path)| (page.finish(SystemTime::now(), until), path));
         let mut reports = reports.into_iter().chain([page]).flatten();
         reports.try_for_each(|(written, path)| written.map_err(|error| (path, error)))
     }

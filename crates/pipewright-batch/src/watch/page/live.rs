@@ -111,12 +111,15 @@ impl LivePage {
         }
     }
 
-    /// Writes the last page. Waits for the file, but no longer than until that time.
+    /// Writes the last page, of a batch that is over now. Waits for the file, but no longer than until that time.
     ///
     /// # Errors
     /// The file cannot be written, or not in time.
-    pub(crate) fn finish(mut self, until: Option<Instant>) -> io::Result<()> {
-        self.change(PageModel::is_over);
+    pub(crate) fn finish(mut self, now: SystemTime, until: Option<Instant>) -> io::Result<()> {
+        self.change(|model| {
+            model.lasts_until(now);
+            model.is_over();
+        });
         if let Some(mut file) = self.at_end.take() {
             let page = self.shared.lock().model.html();
             return file.write_all(page.as_bytes()).and_then(|()| file.wait_within(until));
@@ -255,9 +258,12 @@ mod tests {
         page.event(&Event::Note("the last words".to_owned()), at(2.0));
         let model = page.shared.lock().model.clone();
         assert_eq!(model.ahead().unwrap().left, None);
-        page.finish(None).unwrap();
+        page.finish(at(7.5), None).unwrap();
         let text = fs::read_to_string(&path).unwrap();
-        assert!(text.contains("the last words"));
+        assert!(
+            text.contains("the last words") && text.contains("\"elapsed_seconds\":7.5"),
+            "{text}"
+        );
         assert_eq!(fs::metadata(&path).unwrap().permissions(), permissions);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
