@@ -536,8 +536,8 @@ pub struct HaltRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HaltAt {
-    /// Jobs of this run that have failed, can never start, or may have run (unknown). A skipped job is none of them: its
-    /// cause was counted.
+    /// Jobs of this run that have failed, can never start, or may have run (unknown). A skipped job is none of them:
+    /// its cause was counted.
     Failures(NonZeroU64),
     /// Jobs that have failed, in percent of all jobs. While their number is unknown, it is a part of the jobs that were
     /// read, and counts from three failures on.

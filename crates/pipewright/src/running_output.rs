@@ -220,7 +220,8 @@ macro_rules! running_stream {
                 self.inner.pid()
             }
 
-            #[doc = concat!("Takes the parent's end of the child's stdin, like [`", stringify!($owner), "::take_stdin`].")]
+            /// Takes the parent's end of the child's stdin, like
+            #[doc = concat!("[`", stringify!($owner), "::take_stdin`].")]
             /// Convert it with [`into_async`](crate::PipeWriter#method.into_async). To write a lot, use another task or
             /// write concurrently with [`next`](Self::next), for the reason given there.
             #[doc(alias = "stdin")]
@@ -238,7 +239,8 @@ macro_rules! running_stream {
                 ::std::future::poll_fn(|cx| self.poll(cx, None)).await.item()
             }
 
-            #[doc = concat!("Waits for the next ", $word, ", for at most `limit`, like [`", stringify!($owner), "::next_within`].")]
+            #[doc = concat!("Waits for the next ", $word, ", for at most `limit`, like")]
+            #[doc = concat!("[`", stringify!($owner), "::next_within`].")]
             ///
             /// # Cancellation
             /// As for [`next`](Self::next).

@@ -23,8 +23,8 @@ const COUNTS_COLUMNS: usize = 120;
 
 /// A writer of the report.
 ///
-/// The tags are closed after each flush ([`Pieces::flush_closed`]), and the counts are written again in their place. A file that
-/// cannot seek (a pipe) has no counts.
+/// The tags are closed after each flush ([`Pieces::flush_closed`]), and the counts are written again in their place. A
+/// file that cannot seek (a pipe) has no counts.
 #[derive(Debug)]
 pub(crate) struct JunitWriter<W> {
     pieces: Pieces<W>,

@@ -1,8 +1,9 @@
 //! Reports of a running batch: progress on a terminal, events, a trace and a page.
 //!
-//! Each report that the user wants is told every [`Event`] of the batch. Reports have no clock: the driver passes the time too. The driver never waits for their readers: a thread writes to
-//! terminals and pipes. Their memory is bounded by the running jobs, except where a bound is named. They never fail the
-//! batch: a report that cannot be written keeps its error until the end.
+//! Each report that the user wants is told every [`Event`] of the batch. Reports have no clock: the driver passes the
+//! time too. The driver never waits for their readers: a thread writes to terminals and pipes. Their memory is bounded
+//! by the running jobs, except where a bound is named. They never fail the batch: a report that cannot be written keeps
+//! its error until the end.
 //!
 //! Texts of jobs are not trusted. They are cut, and escaped for the place where they are shown.
 //!
