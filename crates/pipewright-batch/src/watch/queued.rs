@@ -427,8 +427,8 @@ impl<W: Write> Pieces<W> {
     }
 }
 
-/// A file that is whole after each flush, also if the batch is killed later: it is closed, and the next piece overwrites
-/// the closing. A file that cannot seek (a pipe) is closed at its end only.
+/// A file that is whole after each flush, also if the batch is killed later: it is closed, and the next piece
+/// overwrites the closing. A file that cannot seek (a pipe) is closed at its end only.
 impl<W: Write + Seek> Pieces<W> {
     /// Goes back to before the closing.
     pub(super) fn reopen(&mut self) {
