@@ -3,15 +3,13 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt, mem};
 
 use pipewright_os::base::error::OneLine;
 use pipewright_os::base::private_file;
 
-use super::on_demand;
 use crate::outcome::Source;
 use crate::output::Decoding;
 
@@ -53,22 +51,47 @@ struct LeftOut {
     ends_line: bool,
 }
 
-/// A folder for streams of which bytes are left out.
-#[derive(Debug, Clone)]
-pub(crate) struct Spill {
-    pub(crate) dir: Arc<Path>,
-    /// A pointer, for program size: see [`on_demand`](super::on_demand).
-    pub(crate) create: CreateSpill,
+/// Keeps both ends of a stream. A trait object, so that only programs that set a limit contain the code.
+pub(crate) trait Ends: fmt::Debug + Send {
+    /// Adds bytes.
+    fn push(&mut self, bytes: &[u8]);
+
+    /// Ends the stream.
+    fn finish(self: Box<Self>) -> KeptEnds;
 }
 
-/// Creates the file of a stream in a folder.
-pub(crate) type CreateSpill = fn(&Path, Source) -> io::Result<(File, PathBuf)>;
+/// Opens the ends of a stream: the most bytes of each, and a folder for all of it.
+pub(crate) type OpenEnds = fn(usize, usize, Option<&Path>, Source) -> Box<dyn Ends>;
+
+/// Opens the ends of a stream.
+pub(super) fn open_ends(
+    head_bytes: usize,
+    tail_bytes: usize,
+    folder: Option<&Path>,
+    source: Source,
+) -> Box<dyn Ends> {
+    let mut ends = HeadAndTail::new(head_bytes, tail_bytes);
+    if let Some(folder) = folder {
+        ends.spill_to(folder, source);
+    }
+    Box::new(ends)
+}
+
+impl Ends for HeadAndTail {
+    fn push(&mut self, bytes: &[u8]) {
+        HeadAndTail::push(self, bytes);
+    }
+
+    fn finish(self: Box<Self>) -> KeptEnds {
+        HeadAndTail::finish(*self)
+    }
+}
 
 /// The file of a stream.
 #[derive(Debug)]
 enum SpillFile {
     NotWanted,
-    Wanted(Spill, Source),
+    Wanted(PathBuf, Source),
     Open(File, PathBuf),
     Failed(io::Error),
 }
@@ -90,12 +113,7 @@ impl HeadAndTail {
 
     /// Writes all of the stream to a file in this folder once bytes are left out.
     pub fn spill_to(&mut self, dir: &Path, source: Source) {
-        self.spill(on_demand::spill(dir), source);
-    }
-
-    /// Writes all of the stream to a file once bytes are left out.
-    pub(super) fn spill(&mut self, spill: Spill, source: Source) {
-        self.file = SpillFile::Wanted(spill, source);
+        self.file = SpillFile::Wanted(dir.to_owned(), source);
     }
 
     /// Adds bytes.
@@ -191,8 +209,8 @@ impl LeftOut {
 impl SpillFile {
     /// Creates the file, if it is wanted and not there, with these bytes.
     fn open(&mut self, parts: &[&[u8]]) {
-        let SpillFile::Wanted(Spill { dir, create }, source) = self else { return };
-        match create(dir, *source) {
+        let SpillFile::Wanted(dir, source) = self else { return };
+        match create_spill(dir, *source) {
             Ok((file, path)) => *self = SpillFile::Open(file, path),
             Err(error) => return *self = SpillFile::Failed(error),
         }
@@ -218,7 +236,7 @@ impl SpillFile {
 }
 
 /// Creates a file for a stream, which only this user can read.
-pub(super) fn create_spill(dir: &Path, source: Source) -> io::Result<(File, PathBuf)> {
+fn create_spill(dir: &Path, source: Source) -> io::Result<(File, PathBuf)> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -308,25 +326,24 @@ mod tests {
     fn the_file_has_all_of_a_stream_that_was_cut_and_none_is_made_for_another() {
         let dir = std::env::temp_dir().join(format!("spill-test-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
-        let spill = Spill { dir: dir.clone().into(), create: create_spill };
-        let run = |spill: Spill, chunks: &[&str]| {
+        let run = |chunks: &[&str]| {
             let mut ends = HeadAndTail::new(4, 4);
-            ends.spill(spill, Source::Stderr);
+            ends.spill_to(&dir, Source::Stderr);
             chunks.iter().for_each(|chunk| ends.push(chunk.as_bytes()));
             ends.finish()
         };
-        assert_eq!(run(spill.clone(), &["whole", "\n"]).file, None);
+        assert_eq!(run(&["whole", "\n"]).file, None);
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
         // Cut while it runs, and only at its end.
         for chunks in [&["one\n", "two\nthree\n", "end\n"][..], &["one\n", "three\n"]] {
-            let kept = run(spill.clone(), chunks);
+            let kept = run(chunks);
             let path = kept.file.unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), chunks.concat());
             let said = format!("left out: all is in {}]", path.display());
             assert!(String::from_utf8(kept.bytes).unwrap().contains(&said));
         }
         std::fs::remove_dir_all(&dir).unwrap();
-        let kept = run(spill, &["one\ntwo\nthree\n"]);
+        let kept = run(&["one\ntwo\nthree\n"]);
         let text = String::from_utf8(kept.bytes).unwrap();
         assert!(kept.file.is_none() && text.contains("cannot keep them in a file: "), "{text}");
     }

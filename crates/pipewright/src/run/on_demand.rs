@@ -12,6 +12,7 @@
 //! | [`FINISH_STATUS`] | `stdin`, `stdout`, `stderr`, `timeout` and what else a run sees to | 106 |
 //! | [`OPEN_TEE`] | `Stdio::tee`, `run` | 11.5 |
 //! | [`OPEN_TEE_TO`] | `Stdio::tee_to`, which also finds its target through a pointer | 12.5, with the tee |
+//! | [`OPEN_ENDS`] | `limit` | not measured |
 //! | [`OPEN_FOREGROUND`] | `foreground` | 6.7 |
 //! | [`ENFORCER`] | `enforce_in_background` | 6.1 |
 //! | [`DRAIN`] | `linger_drain` | 2.0 |
@@ -24,14 +25,12 @@
 //! starts children which end with this process (`parent_exit`): 11 kB in addition to [`HOLD_TREE`], which its setter
 //! names as well.
 
-use std::path::Path;
-
 use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::process::child::ChildHandle;
 use pipewright_os::process::start::Contain;
 
 use super::background::{self, Enforcer};
-use super::ends::{self, Spill};
+use super::ends::{self, OpenEnds};
 use super::process::{self, OpenForeground};
 use super::run::{self, FinishStatus};
 use super::tee::{self, OpenTee, OpenTeeTo};
@@ -61,10 +60,8 @@ pub(crate) const HOLD_LIMITED_TREE: HoldTree = Contain::limited_tree;
 /// The type of [`HOLD_TREE`]. The argument is true if the tree must end with this process.
 pub(crate) type HoldTree = fn(bool) -> Contain;
 
-/// Returns the folder for streams of which bytes are left out, and what creates their files.
-pub(crate) fn spill(dir: &Path) -> Spill {
-    Spill { dir: dir.into(), create: ends::create_spill }
-}
+/// Keeps both ends of a stream.
+pub(crate) const OPEN_ENDS: OpenEnds = ends::open_ends;
 
 /// Copies a stream to the same stream of this process.
 pub(crate) const OPEN_TEE: OpenTee = tee::open_tee;

@@ -2,6 +2,7 @@
 //! their documentation written once.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use pipewright_os::base::pipe::PipeReader;
 use pipewright_os::base::signal::Signal;
 
 use super::background::{EnforcedRun, Enforcement, Enforcer, StatePlace};
-use super::ends::Spill;
+use super::ends::OpenEnds;
 use super::on_demand;
 use super::run::{Children, FinishStatus};
 use crate::cancel::CancelToken;
@@ -176,7 +177,10 @@ pub(crate) struct RunSettings {
     /// Enforces the rules in the background; `None` if that is not set.
     pub(crate) enforcer: Option<Enforcer>,
     pub(crate) limit: Option<Limit>,
-    pub(crate) spill: Option<Spill>,
+    /// What keeps both ends of a stream, if a limit is set.
+    pub(crate) open_ends: Option<OpenEnds>,
+    /// The folder for streams of which a part is left out.
+    pub(crate) spill: Option<Arc<Path>>,
     pub(crate) max_line_bytes: Option<usize>,
     pub(crate) decoding: Decoding,
     /// Sees to a child until it ends; `None` if its wait is all there is to do.
@@ -332,6 +336,7 @@ macro_rules! option_setters {
             /// pipeline to the next is not limited.
             pub fn limit(&mut self, limit: $crate::Limit) -> &mut Self {
                 self.options.limit = Some(limit);
+                self.options.open_ends = Some($crate::run::on_demand::OPEN_ENDS);
                 self
             }
 
@@ -352,7 +357,7 @@ macro_rules! option_setters {
             /// ```
             #[doc(alias = "spill")]
             pub fn spill_to(&mut self, folder: impl Into<::std::path::PathBuf>) -> &mut Self {
-                self.options.spill = Some($crate::run::on_demand::spill(&folder.into()));
+                self.options.spill = Some(folder.into().into());
                 self
             }
 

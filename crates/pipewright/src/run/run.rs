@@ -642,7 +642,7 @@ impl Collect {
     // Not inlined: each copy adds to the program's size.
     #[inline(never)]
     fn stream(self, end: OutputEnd, source: Source, settings: &RunSettings) -> (PipeReader, Sink) {
-        let sink = self.sink(source, settings.limit).with_spill(&settings.spill, source);
+        let sink = self.sink(source, settings.limit).with_ends(settings, source);
         let sink = match end.tee {
             Some(target) => sink.with_tee(target.open(source)),
             None => sink,

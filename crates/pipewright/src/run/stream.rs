@@ -9,8 +9,8 @@ use pipewright_os::base::memory;
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::wait::{FIRST_READ_BYTES, Slot};
 
-use super::ends::{HeadAndTail, Spill};
-use super::options::{Limit, OnExceed};
+use super::ends::Ends;
+use super::options::{Limit, OnExceed, RunSettings};
 use super::tee::{PanicPayload, Tee};
 use crate::outcome::Source;
 use crate::output::TeeFailed;
@@ -169,7 +169,7 @@ pub(crate) struct Sink {
     storage: Storage,
     limit: Option<Limit>,
     /// Keeps what [`Limit::keep_head_and_tail`] keeps, in place of `kept`.
-    ends: Option<Box<HeadAndTail>>,
+    ends: Option<Box<dyn Ends>>,
     tee: Option<Box<dyn Tee>>,
     /// The stream has ended, and a tee that is called late does not know it.
     tells_end_late: bool,
@@ -205,19 +205,11 @@ pub(super) enum LimitCheck {
 impl Sink {
     pub(crate) fn new(limit: Option<Limit>) -> Sink {
         let only_counts = limit.is_some_and(|limit| limit.only_counts);
-        let ends = match limit {
-            Some(Limit { bytes, on_exceed: OnExceed::KeepHeadAndTail(tail), .. })
-                if !only_counts =>
-            {
-                Some(Box::new(HeadAndTail::new(bytes, tail)))
-            }
-            _ => None,
-        };
         Sink {
             kept: Vec::new(),
             storage: if only_counts { Storage::Nothing } else { Storage::All },
             limit,
-            ends,
+            ends: None,
             tee: None,
             tells_end_late: false,
             total_bytes: 0,
@@ -228,7 +220,7 @@ impl Sink {
 
     /// Creates a sink that only drains, and counts if there is a limit.
     pub(crate) fn discarding(limit: Option<Limit>) -> Sink {
-        Sink { storage: Storage::Nothing, ends: None, ..Sink::new(limit) }
+        Sink { storage: Storage::Nothing, ..Sink::new(limit) }
     }
 
     /// Creates a sink from which the caller takes chunks.
@@ -237,10 +229,13 @@ impl Sink {
         Sink { storage, ..Sink::new(limit) }
     }
 
-    /// Writes a stream of which bytes are left out to a file.
-    pub(super) fn with_spill(mut self, spill: &Option<Spill>, source: Source) -> Sink {
-        if let (Some(ends), Some(spill)) = (&mut self.ends, spill) {
-            ends.spill(spill.clone(), source);
+    /// Keeps both ends, if the limit asks for that.
+    pub(super) fn with_ends(mut self, settings: &RunSettings, source: Source) -> Sink {
+        if let (Some(limit), Some(open)) = (self.limit, settings.open_ends) {
+            if let OnExceed::KeepHeadAndTail(tail) = limit.on_exceed {
+                let folder = settings.spill.as_deref();
+                self.ends = (!limit.only_counts).then(|| open(limit.bytes, tail, folder, source));
+            }
         }
         self
     }
@@ -268,7 +263,7 @@ impl Sink {
         }
         if let Some(ends) = self.ends.take() {
             // The cut is between characters, and a line says so.
-            return Some(Chunk { bytes: self.finish_ends(*ends), at_end, cut_by: None });
+            return Some(Chunk { bytes: self.finish_ends(ends), at_end, cut_by: None });
         }
         let mut bytes = std::mem::take(&mut self.kept);
         if let Some(limit) = tail {
@@ -279,7 +274,7 @@ impl Sink {
     }
 
     /// Returns what the ends have kept.
-    fn finish_ends(&mut self, ends: HeadAndTail) -> Vec<u8> {
+    fn finish_ends(&mut self, ends: Box<dyn Ends>) -> Vec<u8> {
         let kept = ends.finish();
         self.truncated |= kept.is_cut;
         self.file = kept.file;
@@ -519,7 +514,7 @@ impl Sink {
             self.keep_tail(&mut kept, bytes);
         }
         if let Some(ends) = self.ends.take() {
-            kept = self.finish_ends(*ends);
+            kept = self.finish_ends(ends);
         }
         Collected {
             kept,
