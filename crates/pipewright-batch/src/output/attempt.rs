@@ -19,7 +19,7 @@ pub(super) struct AttemptOutput(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     max_bytes: u64,
-    /// What keeps the start and the end of each stream, stdout first.
+    /// The keepers of the start and the end of each stream, stdout first.
     ends: Option<Box<[HeadAndTail; 2]>>,
     /// The numbers of bytes that the attempt wrote, stdout first.
     bytes: [u64; 2],
@@ -61,7 +61,7 @@ pub(super) struct Finished {
     pub(super) stored: Vec<(Source, Content)>,
 }
 
-/// Returns what keeps the start and the end of both streams.
+/// Returns the keepers of the start and the end of both streams.
 fn ends(options: &OutputOptions, (head, tail): (usize, usize)) -> [HeadAndTail; 2] {
     [Source::Stdout, Source::Stderr].map(|source| {
         let mut ends = HeadAndTail::new(head, tail);

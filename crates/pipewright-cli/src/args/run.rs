@@ -96,7 +96,8 @@ pub(crate) struct RunOptions {
 
     /// Record the terminal of --pty in FILE, for asciinema
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "pty",
-          conflicts_with_all = ["stdout", "tee", "keep_output"], hide_short_help = true, help_heading = headings::OUTPUT)]
+          conflicts_with_all = ["stdout", "tee", "keep_output"], hide_short_help = true,
+          help_heading = headings::OUTPUT)]
     pub(crate) record: Option<PathBuf>,
 
     /// Format of --record

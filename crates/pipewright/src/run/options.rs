@@ -177,7 +177,7 @@ pub(crate) struct RunSettings {
     /// Enforces the rules in the background; `None` if that is not set.
     pub(crate) enforcer: Option<Enforcer>,
     pub(crate) limit: Option<Limit>,
-    /// What keeps both ends of a stream, if a limit is set.
+    /// The code that keeps both ends of a stream, if a limit is set.
     pub(crate) open_ends: Option<OpenEnds>,
     /// The folder for streams of which a part is left out.
     pub(crate) spill: Option<Arc<Path>>,

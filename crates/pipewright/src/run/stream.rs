@@ -252,8 +252,8 @@ impl Sink {
         self.kept.clear();
     }
 
-    /// Takes the new bytes, if there are any or the stream has ended. With `keep_tail` and `keep_head_and_tail` they are
-    /// known only at the end.
+    /// Takes the new bytes, if there are any or the stream has ended. With `keep_tail` and `keep_head_and_tail` they
+    /// are known only at the end.
     pub(super) fn take(&mut self, at_end: bool) -> Option<Chunk> {
         let Storage::Chunks { has_new, .. } = &mut self.storage else { return None };
         let tail = self.limit.filter(|limit| limit.on_exceed == OnExceed::KeepTail);

@@ -1,8 +1,8 @@
 //! A tee: a copy of a child's stream to one of this process's own, to a handle or to a closure, without blocking on a
 //! slow reader.
 //!
-//! Bytes that the target does not accept at once are kept, and the child's stream is not read until they are written. So
-//! memory stays bounded, back-pressure slows a child that writes too fast, and a timeout, a cancel or a kill takes
+//! Bytes that the target does not accept at once are kept, and the child's stream is not read until they are written.
+//! So memory stays bounded, back-pressure slows a child that writes too fast, and a timeout, a cancel or a kill takes
 //! effect in time. A writer thread could do the same, but could not be given up when the run ends: its last bytes would
 //! come after everything else.
 
