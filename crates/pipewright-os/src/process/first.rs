@@ -20,7 +20,8 @@ use std::io;
 /// For a program, at the start of `main`: no other thread goes along.
 ///
 /// # Platform
-/// Linux: `fork`, `setpgid`, `tcsetpgrp`, `sigwaitinfo`, `wait4`. Elsewhere: nothing; such a process is the system's own.
+/// Linux: `fork`, `setpgid`, `tcsetpgrp`, `sigwaitinfo`, `wait4`. Elsewhere: nothing; such a process is the system's
+/// own.
 ///
 /// # Errors
 /// The error of `fork`.
@@ -49,7 +50,7 @@ mod imp {
         // Before the fork: no signal is lost, and none reaches this process between two waits.
         let blocked = AllBlocked::new();
         let terminal = Foreground::controlling();
-        // A session that was made outside of the namespace has the number 0, which the functions of rustix do not expect.
+        // A session that was made outside of the namespace has the number 0, which rustix does not expect.
         // SAFETY: getsid takes no pointer.
         let leads_session = unsafe { libc::getsid(0) } == 1;
         let shares_group = terminal.is_some() && !leads_session;
