@@ -82,6 +82,9 @@ fn lines_have_columns() {
     assert_eq!(printed("a , b\nc,d\n", &[&["--colsep", ","], &words[..]].concat()), ["b-a", "d-c"]);
     assert_eq!(printed("a  b\n", &[&["--colsep", " +"], &words[..]].concat()), ["b-a"]);
     assert_eq!(printed("a|b\n", &[&["--colsep", "\\|"], &words[..]].concat()), ["b-a"]);
+    // Letters are those of Unicode, in both cases.
+    assert_eq!(printed("ä|ö\n", &[&["--colsep", "\\W"], &words[..]].concat()), ["ö-ä"]);
+    assert_eq!(printed("aÄb\n", &[&["--colsep", "(?i)ä"], &words[..]].concat()), ["b-a"]);
     let list = [&["--colsep", "-"], &words[..], &[":::", "1-2", "3-4"]].concat();
     assert_eq!(printed("", &list), ["2-1", "4-3"]);
     let place = Place::new();
