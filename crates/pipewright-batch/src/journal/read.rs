@@ -44,10 +44,9 @@ impl Log {
     /// The file is missing, is no log, is damaged or newer, or cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Log, LogError> {
         let path = &files::real(path)?;
-        // Before the rest, which may fail: it goes last.
-        let leftovers = Some(Leftovers { log: path.to_owned() });
         let log = Log::open_beside_runner(path)?;
-        Ok(Log { _leftovers: leftovers, ..log })
+        // Only now: nothing is ever written to a file that is no log, or one that is refused.
+        Ok(Log { _leftovers: Some(Leftovers { log: path.to_owned() }), ..log })
     }
 
     fn open_beside_runner(path: &Path) -> Result<Log, LogError> {
@@ -127,6 +126,9 @@ impl Leftovers {
         }
         let connection = sqlite::open_to_write(&self.log).ok()?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).ok()?;
+        // It may be another file by now, or one that was made to harm its reader.
+        check_header(&connection, &self.log).ok()?;
+        let _bound = Guard::set(&connection, &self.log).ok()?;
         let runner = Runner::last(&connection).ok()?;
         if !is_empty && !runner.is_some_and(|runner| runner.has_ended) {
             return None;

@@ -3,11 +3,13 @@
 
 use std::fs;
 
+use pipewright_test_macros::watched_test;
 use rusqlite::Connection;
 
 use super::*;
 #[cfg(unix)]
-use crate::journal::files::{LOCK, beside};
+use crate::journal::files::LOCK;
+use crate::journal::files::beside;
 use crate::journal::sqlite::STEPS;
 use crate::view::{JobFilter, LogView};
 
@@ -390,7 +392,8 @@ fn read_all(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-#[test]
+/// A reader writes nothing to a file that it refuses, and asks it nothing: it ends, under the watchdog.
+#[watched_test]
 fn a_table_that_is_a_view_is_refused() {
     const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)";
     for statements in [
@@ -400,6 +403,11 @@ fn a_table_that_is_a_view_is_refused() {
         format!(
             "ALTER TABLE runs RENAME TO old; CREATE VIEW runs AS {ENDLESS} SELECT old.* FROM old, n"
         ),
+        // Its last row is known only after all others.
+        format!(
+            "DROP TABLE runs; CREATE VIEW runs AS {ENDLESS} SELECT i AS number, 1 AS pid, 1 AS pid_start, 1 AS \
+             boot_id, 1 AS host, 1 AS ended FROM n"
+        ),
         "ALTER TABLE attempts ADD COLUMN computed AS (hex(zeroblob(500000000)))".to_owned(),
         "DROP TABLE running".to_owned(),
     ] {
@@ -407,6 +415,28 @@ fn a_table_that_is_a_view_is_refused() {
         crafted(&folder, &statements);
         let error = Log::open(&folder.log()).unwrap_err();
         assert_eq!(*error.kind(), LogErrorKind::Corrupt, "{statements}: {error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_refused_stays_as_it_is_and_gets_none_beside_it() {
+    for (change, kind) in [
+        ("PRAGMA application_id = 7", LogErrorKind::NotALog),
+        ("PRAGMA user_version = 99", LogErrorKind::Newer { version: 99 }),
+    ] {
+        let folder = Folder::new();
+        crafted(&folder, change);
+        // Its last change is in the write-ahead log, as after a kill of its program.
+        let (log, wal) = (folder.log(), beside(&folder.log(), "-wal"));
+        let connection = Connection::open(&log).unwrap();
+        connection.execute_batch("UPDATE runs SET ended = 1").unwrap();
+        let bytes = [&log, &wal].map(|file| fs::read(file).unwrap());
+        drop(connection);
+        let files = [&log, &wal].into_iter().zip(&bytes);
+        files.for_each(|(file, bytes)| fs::write(file, bytes).unwrap());
+        assert_eq!(*Log::open(&log).unwrap_err().kind(), kind);
+        assert_eq!([&log, &wal].map(|file| fs::read(file).unwrap()), bytes, "{change}");
+        assert!(!beside(&log, "-shm").exists(), "{change}");
     }
 }
 
