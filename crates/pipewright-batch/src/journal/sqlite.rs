@@ -178,6 +178,11 @@ pub(crate) fn open_to_write(path: &Path) -> rusqlite::Result<Connection> {
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags)?;
     prepare(&connection)?;
+    // A reader, too, may move what a runner has written into the file.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // On macOS a plain fsync does not reach the disk.
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
     Ok(connection)
 }
 
@@ -193,17 +198,13 @@ pub(crate) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cell_size_check", true)
 }
 
-/// Chooses how changes become durable, and returns the mode.
+/// Chooses where changes go first, and returns the mode.
 ///
 /// A write-ahead log has its index in memory that all users of the file share. Another machine does not share it.
 pub(crate) fn set_journal_mode(
     connection: &Connection,
     is_remote: bool,
 ) -> rusqlite::Result<JournalMode> {
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    // On macOS a plain fsync does not reach the disk.
-    connection.pragma_update(None, "fullfsync", true)?;
-    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
     connection.pragma_update(None, "wal_autocheckpoint", PAGES_BEFORE_CHECKPOINT)?;
     if !is_remote && ask_for_mode(connection, "wal")? {
         return Ok(JournalMode::WriteAhead);
@@ -438,6 +439,18 @@ mod tests {
                 file.query_row("SELECT a, b FROM t", [], |row| Ok((row.get(0)?, row.get(1)?)));
             assert_eq!(row.unwrap(), (1, "new".to_owned()));
         }
+    }
+
+    #[test]
+    fn whoever_may_move_a_log_into_its_file_does_it_as_durably() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("run.db");
+        std::fs::write(&path, "").unwrap();
+        let connection = open_to_write(&path).unwrap();
+        let set = ["synchronous", "fullfsync", "checkpoint_fullfsync"].map(|name| {
+            connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap()
+        });
+        assert_eq!(set, [2, 1, 1]);
     }
 
     #[test]
