@@ -12,13 +12,19 @@ are here too.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import pickle
+import runpy
 import sys
+import tempfile
+import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Callable, Deque, Iterable, Iterator, Optional, Union
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Callable, Deque, Generator, Iterable, Iterator, Optional, Union
 
 from pipewright import _options
 from pipewright._errors import CallError  # Imported now: at an error there may be no free descriptor.
@@ -237,8 +243,9 @@ class Pool:
 class Executor(ThreadPoolExecutor):
     """A `concurrent.futures.Executor` whose functions run in worker processes: a pool of Python interpreters.
 
-    Functions, arguments and results are pickled, as for `ProcessPoolExecutor`; functions of `__main__` need its file,
-    which a worker imports under another name. A worker that dies fails its own call (`CallError`) and is replaced.
+    Functions, arguments and results are pickled, as for `ProcessPoolExecutor`. A worker gets the paths and arguments of
+    this program before its first call, and imports its file under another name: a program that makes an executor needs
+    the guard `if __name__ == "__main__"`. A worker that dies fails its own call (`CallError`) and is replaced.
     The other options are those of `Pool`.
 
     >>> import math
@@ -249,16 +256,29 @@ class Executor(ThreadPoolExecutor):
     """
 
     def __init__(self, max_workers: Optional[int] = None, **options: Any) -> None:
-        workers = max_workers or os.cpu_count() or 1
+        workers = (os.cpu_count() or 1) if max_workers is None else max_workers
         super().__init__(workers, thread_name_prefix="pipewright-executor")
-        main = getattr(sys.modules.get("__main__"), "__file__", None)
-        program = f"import pipewright.ipc; pipewright.ipc.{_serve_calls.__name__}()"
-        words = [sys.executable, "-c", program, *([] if main is None else [os.path.abspath(main)])]
-        self.pool = Pool(words, workers=workers, **options)
+        spawn: Any = importlib.import_module("multiprocessing.spawn")
+        folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        # Neither arguments nor the environment: they have a length, and anyone can read them.
+        with tempfile.TemporaryFile() as file:
+            file.write(_preparation(spawn))
+            file.flush()
+            number, most = file.fileno(), options.get("max_message_bytes")
+            program = f"import sys; sys.path.append({folder!a}); from pipewright import ipc; "
+            program += f"ipc.{_serve_calls.__name__}({number}, {most})"
+            words = [sys.executable, *spawn.util._args_from_interpreter_flags(), "-c", program]
+            options["pass_fds"] = (*(options.get("pass_fds") or ()), number)
+            self.pool = Pool(words, workers=workers, **options)
+        self._closing = threading.Lock()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Runs the function in a worker. The future has its result, or its exception."""
-        return super().submit(self._call, pickle.dumps((fn, args, kwargs), pickle.HIGHEST_PROTOCOL))
+        try:
+            request = pickle.dumps((fn, args, kwargs), pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            return super().submit(_raise, error)
+        return super().submit(self._call, request)
 
     def _call(self, request: bytes) -> Any:
         is_result, value = pickle.loads(self.pool.call(request))
@@ -267,24 +287,52 @@ class Executor(ThreadPoolExecutor):
         raise value
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Ends the workers after the calls that have been submitted."""
-        super().shutdown(wait, cancel_futures=cancel_futures)
+        """Ends the workers after the calls that have been submitted. Without `wait`, a thread does it."""
+        super().shutdown(False, cancel_futures=cancel_futures)
         if wait:
+            self._end()
+        else:
+            threading.Thread(target=self._end, name="pipewright-executor-end").start()
+
+    def _end(self) -> None:
+        super().shutdown(True)
+        # A second caller returns after the end too.
+        with self._closing:
             self.pool.close()
 
 
-def _serve_calls() -> None:
-    """Answers the calls of an `Executor`."""
-    if len(sys.argv) > 1:
-        import importlib
+def _raise(error: Exception) -> None:
+    raise error
 
-        # As the workers of `multiprocessing` do: its guard `if __name__ == "__main__"` holds.
-        spawn: Any = importlib.import_module("multiprocessing.spawn")
-        spawn._fixup_main_from_path(sys.argv[1])
 
-    def answer(request: bytes) -> bytes:
-        fn, args, kwargs = pickle.loads(request)
+def _preparation(spawn: Any) -> bytes:
+    """Returns what `multiprocessing` tells a process that it spawns. Fails in a worker that imports the program."""
+    data = spawn.get_preparation_data("pipewright")
+    # The folder is an option of the pool.
+    del data["dir"]
+    data["authkey"] = bytes(data["authkey"])
+    # A program that is read from stdin has no file.
+    if not os.path.exists(data.get("init_main_from_path", "/")):
+        del data["init_main_from_path"]
+    return pickle.dumps(data)
+
+
+class _Calls:
+    """The calls of an `Executor`, in a worker."""
+
+    def __init__(self, number: int) -> None:
+        #: Until the first call: imports may take longer than the host waits for a handshake.
+        self.data: Any = pickle.loads(os.pread(number, os.fstat(number).st_size, 0))
+        os.close(number)
+        #: The `__main__` of a package, until a call needs it.
+        self.package: Optional[str] = None
+        self.first_main = sys.modules["__main__"]
+
+    def answer(self, request: bytes) -> bytes:
         try:
+            if self.data is not None:
+                self.prepare()
+            fn, args, kwargs = self.loaded(request)
             result = True, fn(*args, **kwargs)
         except Exception as error:
             result = False, error
@@ -294,4 +342,42 @@ def _serve_calls() -> None:
             # A value that cannot travel is the error of its call.
             return pickle.dumps((False, RuntimeError(f"cannot be pickled: {error}")), pickle.HIGHEST_PROTOCOL)
 
-    Worker(answer).serve()
+    def prepare(self) -> None:
+        """Makes this process like that of the host."""
+        spawn: Any = importlib.import_module("multiprocessing.spawn")
+        with _importing(spawn):
+            spawn.prepare(self.data)
+        name = self.data.get("init_main_from_name")
+        self.package = name if name is not None and name.endswith(".__main__") else None
+        self.data = None
+
+    def loaded(self, request: bytes) -> Any:
+        try:
+            return pickle.loads(request)
+        except AttributeError:
+            # `multiprocessing` leaves out the `__main__` of a package, as many have no guard: it is run if needed.
+            if self.package is None:
+                raise
+        main = ModuleType("__mp_main__")
+        with _importing(importlib.import_module("multiprocessing.spawn")):
+            main.__dict__.update(runpy.run_module(self.package, run_name="__mp_main__", alter_sys=True))
+        sys.modules["__main__"] = sys.modules["__mp_main__"] = main
+        self.package = None
+        return pickle.loads(request)
+
+
+@contextlib.contextmanager
+def _importing(spawn: Any) -> Generator[None, None, None]:
+    """Runs the program of the host under another name: an executor that it makes meanwhile is refused."""
+    process = spawn.process.current_process()
+    process._inheriting = True
+    try:
+        yield
+    finally:
+        del process._inheriting
+
+
+def _serve_calls(number: int, max_message_bytes: Optional[int]) -> None:
+    """Answers the calls of an `Executor`, which has written the preparation to that file."""
+    options: Any = {} if max_message_bytes is None else {"max_message_bytes": max_message_bytes}
+    Worker(_Calls(number).answer, **options).serve()

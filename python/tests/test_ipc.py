@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import math
 import os
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
+from pathlib import Path
+from typing import List
 
 import pytest
+from helpers import has_ended
 
 import pipewright
 from pipewright import ipc
@@ -155,3 +160,122 @@ def test_an_executor_runs_functions_in_workers() -> None:
         assert executor.submit(int, "7").result() == 7
     with pytest.raises(RuntimeError):
         executor.submit(int)
+
+
+#: A program whose worker needs its `sys.path`, its arguments and its `__main__`.
+MAIN = """
+import math, sys
+from {beside} import twice
+from pipewright.ipc import Executor
+
+class Both:
+    def __init__(self, *both):
+        self.both = both
+
+def of(number):
+    return Both(twice(number), sys.argv[1:])
+
+if __name__ == "__main__":
+    with Executor(2) as executor:
+        print(executor.submit(math.gcd, 12, 18).result(), executor.submit(of, 4).result().both)
+"""
+
+
+def printed_by(words: List[str], folder: Path, text: str = "") -> str:
+    """Returns what a program of Python prints that is run in that folder."""
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, input=text, capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.stdout or done.stderr
+
+
+def test_an_executor_runs_functions_of_a_script_and_of_what_is_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("def twice(number): return 2 * number")
+    (tmp_path / "main.py").write_text(MAIN.format(beside="beside"))
+    assert printed_by([str(tmp_path / "main.py"), "x"], Path("/")) == "6 (8, ['x'])\n"
+
+
+def test_an_executor_runs_functions_of_a_package(tmp_path: Path) -> None:
+    (tmp_path / "pk").mkdir()
+    (tmp_path / "pk" / "__init__.py").touch()
+    (tmp_path / "pk" / "beside.py").write_text("def twice(number): return 2 * number")
+    (tmp_path / "pk" / "__main__.py").write_text(MAIN.format(beside=".beside"))
+    assert printed_by(["-m", "pk", "x"], tmp_path) == "6 (8, ['x'])\n"
+
+
+def test_an_executor_of_a_program_without_a_file(tmp_path: Path) -> None:
+    program = """
+        import math
+        from pipewright.ipc import Executor
+        with Executor(1) as executor:
+            print(executor.submit(math.gcd, 12, 18).result())
+    """
+    for words, text in ((["-c", textwrap.dedent(program)], ""), (["-"], textwrap.dedent(program))):
+        assert printed_by(words, tmp_path, text) == "6\n"
+
+
+def test_a_program_without_a_guard_makes_no_workers_of_workers(tmp_path: Path) -> None:
+    program = """
+        import math
+        from pipewright.ipc import Executor
+        with Executor(1) as executor:
+            print(executor.submit(math.gcd, 12, 18).exception())
+    """
+    (tmp_path / "main.py").write_text(textwrap.dedent(program))
+    assert "if __name__ == '__main__':" in printed_by([str(tmp_path / "main.py")], tmp_path)
+
+
+def test_a_program_is_imported_once_its_worker_has_connected(tmp_path: Path) -> None:
+    # However long its imports take, the host has had its handshake.
+    program = """
+        import gc
+        from pipewright import ipc
+
+        channels = sum(isinstance(it, ipc.Channel) for it in gc.get_objects())
+
+        def count():
+            return channels
+
+        if __name__ == "__main__":
+            with ipc.Executor(1) as executor:
+                print(executor.submit(count).result())
+    """
+    (tmp_path / "main.py").write_text(textwrap.dedent(program))
+    assert printed_by([str(tmp_path / "main.py")], tmp_path) == "1\n"
+
+
+def agreed_bytes() -> List[int]:
+    """Returns the most bytes of a message that the channel of this worker takes."""
+    return [it.max_message_bytes for it in gc.get_objects() if isinstance(it, ipc.Channel)]
+
+
+def test_both_sides_of_an_executor_have_its_limit_of_messages() -> None:
+    for most in (1 << 20, 300 << 20):
+        with ipc.Executor(1, max_message_bytes=most) as executor:
+            assert executor.submit(agreed_bytes).result() == [most]
+
+
+def test_an_executor_that_nobody_waits_for_ends_its_workers() -> None:
+    executor = ipc.Executor(1)
+    pid = executor.submit(os.getpid).result()
+    last = executor.submit(int, "7")
+    executor.shutdown(wait=False)
+    assert last.result() == 7
+    with pytest.raises(RuntimeError):
+        executor.submit(int)
+    has_ended(pid)
+    executor.shutdown()
+
+
+def test_an_executor_needs_a_worker() -> None:
+    for number in (0, -1):
+        with pytest.raises(ValueError, match="max_workers"):
+            ipc.Executor(number)
+
+
+def test_what_cannot_be_pickled_is_the_error_of_its_future() -> None:
+    with ipc.Executor(1) as executor:
+        future = executor.submit(len, (it for it in ()))
+        with pytest.raises(TypeError, match="pickle"):
+            future.result()
+        assert executor.submit(int, "7").result() == 7
