@@ -5,11 +5,10 @@ use std::num::NonZeroU32;
 use std::time::Instant;
 
 use super::inbox::Input;
-use super::log::{BATCH_VARIABLE, RUN_VARIABLE};
 use super::{Driver, Event, Executor, LiveJob, Timer};
 use crate::executor::Attempt;
 use crate::job::{Job, JobId, Resources, shell_quoted};
-use crate::journal::Journal;
+use crate::journal::{BATCH_VARIABLE, Journal, RUN_VARIABLE};
 use crate::output::JobInfo;
 use crate::scheduler::{
     self, Cause, Decision, JobEnd, JobNumber, Limits, Needs, Requeued, ResourceNeed, Shown, Spec,

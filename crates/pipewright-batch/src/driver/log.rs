@@ -1,13 +1,11 @@
-//! The log of a batch, if it has one, and processes of an earlier run that are still alive.
+//! The log of a batch, if it has one.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::thread;
+use std::time::Instant;
 
-use pipewright::{ErrorKind, ProcessHandle};
 use pipewright_os::base::error::Quoted;
-use pipewright_os::process::environ::{exiting_processes, has_variable, processes_with_variable};
 
 use super::LiveJob;
 use crate::executor::NODES_END_WITHIN;
@@ -197,149 +195,11 @@ fn logged(number: JobNumber, job: &LiveJob) -> LoggedJob<'_> {
     LoggedJob { number: number.0, id: job.id, job: &job.job, once: job.once }
 }
 
-// Processes of an earlier run that are still alive.
-//
-// The trees of a killed runner end with it. This makes sure: two copies of a job must never run at the same time.
-
-/// The variable that every process of a job inherits. Its value is the identity of the batch.
-pub(super) const BATCH_VARIABLE: &str = "PIPEWRIGHT_BATCH_ID";
-
-/// The same with the identity of the run. A copy of a log does not have the runs that began after it was copied, and
-/// their jobs are none of its business.
-pub(super) const RUN_VARIABLE: &str = "PIPEWRIGHT_RUN_ID";
-
-/// Looks in a row that find nothing: a chain of forks may get through one.
-const CLEAN_LOOKS: u32 = 3;
-
-/// The time that a killed process may take to end. One that takes longer is stuck in the kernel.
-const END_WAIT: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(5);
-
-/// Kills the processes of the batch that are alive, and waits for their ends. Returns the number of those that were
-/// killed.
-///
-/// Those of other runs than `runs` are left alone. `None`: an older version ran, whose processes do not name their run.
-///
-/// # Errors
-/// A process cannot be killed, or does not end.
-pub(super) fn end_survivors(batch_id: &str, runs: Option<&[String]>) -> io::Result<u32> {
-    let (mut killed, mut clean) = (0, 0);
-    let until = Instant::now() + END_WAIT;
-    loop {
-        let mut pids = match processes_with_variable(BATCH_VARIABLE, batch_id) {
-            // This system does not show environments. Its trees have ended with their runner.
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(killed),
-            pids => pids?,
-        };
-        if let Some(runs) = runs {
-            pids = of_runs(&pids, runs)?;
-        }
-        let Some(pid) = pids.first().copied() else {
-            clean += 1;
-            if clean < CLEAN_LOOKS {
-                continue;
-            }
-            wait_for_exits(until);
-            return Ok(killed);
-        };
-        clean = 0;
-        if Instant::now() >= until {
-            return Err(io::Error::other(format!("process {pid} of an earlier run does not end")));
-        }
-        for pid in pids {
-            killed += u32::from(kill(pid, batch_id)?);
-        }
-        thread::park_timeout(PAUSE);
-    }
-}
-
-/// Returns those processes that belong to one of the runs.
-fn of_runs(pids: &[u32], runs: &[String]) -> io::Result<Vec<u32>> {
-    let mut of_runs = Vec::new();
-    for &pid in pids {
-        for run in runs {
-            if has_variable(pid, RUN_VARIABLE, run)? {
-                of_runs.push(pid);
-                break;
-            }
-        }
-    }
-    Ok(of_runs)
-}
-
 /// Waits until the nodes of a killed runner have missed it, and have ended its jobs. How long it has been dead is not
 /// known.
 pub(super) fn wait_for_nodes() {
     let until = Instant::now() + NODES_END_WITHIN;
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|it| !it.is_zero()) {
         thread::park_timeout(left);
-    }
-}
-
-/// Waits for processes that exit: they may hold locks of the batch. Whose they are, nothing shows any more.
-///
-/// Reads their states and opens none of them: waiting for one that is a child of this program would reap it, and the
-/// code that started it would lose its status.
-fn wait_for_exits(until: Instant) {
-    let mut exiting = exiting_processes().unwrap_or_default();
-    // One that does not end is stuck in the kernel, and may be another program's.
-    while !exiting.is_empty() && Instant::now() < until {
-        thread::park_timeout(PAUSE);
-        let now = exiting_processes().unwrap_or_default();
-        exiting.retain(|pid| now.contains(pid));
-    }
-}
-
-fn kill(pid: u32, batch_id: &str) -> io::Result<bool> {
-    let opened = match ProcessHandle::open(pid) {
-        Ok(opened) => opened,
-        Err(error) if matches!(error.kind(), ErrorKind::NoSuchProcess) => return Ok(false),
-        Err(error) => return Err(error.into()),
-    };
-    // Another process may have got the number before it was opened.
-    if !has_variable(pid, BATCH_VARIABLE, batch_id)? {
-        return Ok(false);
-    }
-    Ok(opened.kill()?)
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use std::process::Command;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use super::*;
-
-    #[test]
-    fn children_of_this_program_keep_their_status_for_the_code_that_started_them() {
-        let finished = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let looking = scope.spawn(|| {
-                while !finished.load(Ordering::Relaxed) {
-                    assert_eq!(end_survivors("of no batch", None).unwrap(), 0);
-                }
-            });
-            let statuses: Vec<_> = (0..500).map(|_| Command::new("true").status()).collect();
-            finished.store(true, Ordering::Relaxed);
-            looking.join().unwrap();
-            assert!(statuses.into_iter().all(|status| status.unwrap().success()));
-        });
-    }
-
-    #[test]
-    fn only_processes_of_known_runs_are_killed() {
-        let mut child = Command::new("sleep");
-        child.env(BATCH_VARIABLE, "a batch of survivors").env(RUN_VARIABLE, "later");
-        let mut child = child.arg("600").spawn().unwrap();
-        let end = |runs: &[&str]| {
-            let runs: Vec<String> = runs.iter().map(|run| (*run).to_owned()).collect();
-            end_survivors("a batch of survivors", Some(&runs)).unwrap()
-        };
-        // A copy of the log, made before that run.
-        assert_eq!(end(&["earlier"]), 0);
-        assert!(child.try_wait().unwrap().is_none());
-        let waiting = thread::spawn(move || child.wait().unwrap());
-        assert_eq!(end(&["earlier", "later"]), 1);
-        assert!(!waiting.join().unwrap().success());
     }
 }

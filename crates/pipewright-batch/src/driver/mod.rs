@@ -10,7 +10,7 @@
 //! | `resources.rs` | the memory of the machine; tokens of a jobserver |
 //! | `starts.rs` | starts that the machine holds back, and the pause after each |
 //! | `decisions.rs` | new jobs, what the scheduler decides, and ends of attempts and of jobs |
-//! | `log.rs` | the log, if there is one; processes of an earlier run that are alive |
+//! | `log.rs` | the log, if there is one |
 
 mod decisions;
 mod inbox;
@@ -138,7 +138,7 @@ impl<E: Executor> Driver<E> {
         let looks = log.is_resumed() && !config.is_alone;
         let mut killed = log.journal.as_ref().map_or(0, |journal| journal.killed);
         if let Some(journal) = log.journal.as_ref().filter(|_| looks) {
-            killed += log::end_survivors(&journal.batch_id, journal.earlier_runs.as_deref())
+            killed += journal::end_survivors(&journal.batch_id, journal.earlier_runs.as_deref())
                 .map_err(BatchError::Survivors)?;
         }
         match killed {

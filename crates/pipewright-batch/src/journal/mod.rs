@@ -22,7 +22,8 @@
 //! | `writer.rs` | from the driver to the thread that writes; group commit, failures, outputs before their ends |
 //! | `sqlite.rs` | what is written to: SQLite; tables and their versions |
 //! | `open.rs`, `past.rs` | creation, resumption, jobs of earlier runs |
-//! | `runner.rs` | one writer; what a killed one has left: jobs that still run, outputs that a power cut has taken |
+//! | `runner.rs` | one writer; outputs of a killed one that a power cut has taken |
+//! | `survivors.rs` | processes of a killed run that are still alive |
 //! | `files.rs` | files beside the log that cannot be trusted; files that are no log; damage |
 //! | `read.rs`, `rows.rs` | the log as others read it, or as a run without its input does |
 //! | `error.rs` | errors |
@@ -37,6 +38,7 @@ pub(crate) mod read;
 pub(crate) mod rows;
 mod runner;
 mod sqlite;
+mod survivors;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -52,6 +54,7 @@ use crate::vocabulary::{AttemptKey, JobOutcome};
 pub use error::{LogError, LogErrorKind};
 pub(crate) use ledger::{Intent, JobState, LoggedJob, LoggedOutput, system_time};
 pub(crate) use past::{Past, PastJob};
+pub(crate) use survivors::{BATCH_VARIABLE, RUN_VARIABLE, end_survivors};
 pub(crate) use writer::LostOutput;
 
 use changes::Process;

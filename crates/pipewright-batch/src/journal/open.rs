@@ -19,8 +19,9 @@ use super::error::{LogError, LogErrorKind};
 use super::files::{self, Claim, check_file, check_header, check_names, open_error};
 use super::ledger::{JobState, Ledger, Numbers, system_time, unix_seconds};
 use super::past::{Entries, Entry, Past};
-use super::runner::{self, LeftJob, Runner};
+use super::runner::{self, Runner};
 use super::sqlite::{self, STEPS, SqliteStore};
+use super::survivors::{self, LeftJob};
 use super::writer::{self, Queue};
 use super::{Journal, JournalMode, RunFacts, Waker, read};
 use crate::job::JobId;
@@ -141,7 +142,12 @@ fn begin(
     if earlier.runner.as_ref().is_some_and(Runner::runs) {
         return Err(in_use(path));
     }
-    let killed = runner::end_jobs(path, &earlier.left)?;
+    let killed = survivors::end_jobs(path, &earlier.left, || {
+        let id = connection.query_row("SELECT id FROM batch", [], |row| row.get::<_, String>(0));
+        let (id, runs) =
+            id.and_then(|id| Ok((id, run_ids(&connection, 0)?.1))).map_err(io::Error::other)?;
+        survivors::end_survivors(&id, runs.as_deref())
+    })?;
     let lost_outputs = match opened.new {
         Some(_) => Vec::new(),
         None => runner::lost_outputs(&connection).map_err(sqlite)?,
@@ -292,7 +298,7 @@ impl Earlier {
         // The numbers of another machine, and those before a boot, say nothing here.
         let is_here = runner.as_ref().is_some_and(Runner::is_of_this_boot);
         let left =
-            if is_here { runner::jobs_left(connection).map_err(sqlite)? } else { Vec::new() };
+            if is_here { survivors::jobs_left(connection).map_err(sqlite)? } else { Vec::new() };
         Ok(Earlier { runner, entries, numbers, interruptions, left })
     }
 }

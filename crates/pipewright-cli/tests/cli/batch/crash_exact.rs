@@ -260,6 +260,47 @@ fn a_resumed_batch_ends_what_no_supervisor_has_ended() {
 }
 
 #[test]
+fn a_resumed_batch_ends_the_rest_of_a_group_whose_leader_has_ended() {
+    if pace::lacks_proc() {
+        return;
+    }
+    let _watchdog = Watchdog::start(120);
+    let place = Place::new();
+    place.write("jobs", "1\n");
+    // The kernel kills the shell with the tool, and nothing kills what the shell waits for.
+    let job = "echo $$ >> ran; [ -e resumed ] || { sleep 600; true; }";
+    let (name, options) = ("batch-rest-of-group", ["--contain", "group"]);
+    let mut tool = run(&place, name, &options, job);
+    let is_logged = || {
+        place
+            .rows("run.db", "select pid from running where pid is not null")
+            .map(|it| it.len() == 1)
+    };
+    until("the job runs", || place.lines("ran").len() == 1);
+    if is_logged().is_none() {
+        tool.kill().unwrap();
+        tool.wait().unwrap();
+        return;
+    }
+    until("its process is in the log", || is_logged() == Some(true));
+    let sleeps = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sleep")
+    };
+    until("it sleeps", || marked(name).iter().any(sleeps));
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    let shell = std::path::PathBuf::from("/proc").join(&place.lines("ran")[0]);
+    until("its shell has ended", || !shell.exists());
+    assert!(marked(name).iter().all(sleeps), "nothing is left to be ended");
+    place.write("resumed", "");
+    let last = run(&place, name, &options, job).wait().unwrap();
+    let messages = place.read("messages");
+    assert_eq!(last.code(), Some(0), "{messages}");
+    assert!(messages.contains("a process of an earlier run was alive"), "{messages}");
+    assert_eq!((place.lines("ran").len(), marked(name)), (2, vec![]), "{messages}");
+}
+
+#[test]
 fn a_resumed_batch_waits_for_a_job_that_takes_long_to_exit() {
     if pace::lacks_proc() {
         return;
