@@ -7,10 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pipewright::{
-    AsyncRunner, Child, Command, ErrorKind, Event, Limit, Next, Outcome, ProcessHandle, Runner,
-    Stdio,
+    AsyncRunner, CancelToken, Child, Command, ErrorKind, Event, Limit, Next, Outcome,
+    ProcessHandle, Runner, Stdio,
 };
 use pipewright_test_macros::watched_test;
+use pipewright_tests::watchdog;
 
 use super::async_verbs::one_thread;
 use super::{flood, puppet};
@@ -53,10 +54,21 @@ fn a_closure_gets_whole_lines_however_they_arrive() {
     // Each run begins with a new line, whatever the one before has left, and a stopped one gives what it has.
     lines.lock().unwrap().clear();
     let (tee, lines) = lines_tee();
-    let mut command = puppet(["out=half", "wait=600"]);
-    command.stdout(tee).timeout(Duration::from_millis(200)).kill_grace(Duration::ZERO);
+    let dir = tempfile::tempdir().unwrap();
+    let said = dir.path().join("said");
+    let mut command = puppet(["out=half", &format!("touch={}", said.display()), "wait=600"]);
+    command.stdout(tee).kill_grace(Duration::ZERO);
     for _ in 0..2 {
-        assert_eq!(command.capture().unwrap().outcome, Outcome::TimedOut);
+        let cancel = CancelToken::new();
+        command.cancel(&cancel);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                watchdog::until("the half line", || said.exists());
+                cancel.cancel();
+            });
+            assert_eq!(command.capture().unwrap().outcome, Outcome::Cancelled);
+        });
+        std::fs::remove_file(&said).unwrap();
     }
     assert_eq!(*lines.lock().unwrap(), ["half", "half"]);
 }
