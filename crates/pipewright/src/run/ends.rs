@@ -24,7 +24,9 @@ pub struct HeadAndTail {
     start: Vec<u8>,
     /// The number of them that have been taken.
     taken: usize,
-    /// The last ones: at most twice the tail, and a chunk.
+    /// The number of them in which line feeds have been searched.
+    searched: usize,
+    /// The last ones: at most twice the tail.
     end: Vec<u8>,
     left_out: LeftOut,
     file: SpillFile,
@@ -43,12 +45,22 @@ pub struct KeptEnds {
 }
 
 /// The bytes that are left out.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Copy)]
 struct LeftOut {
     bytes: u64,
     line_feeds: u64,
     /// True if the last one ends a line.
     ends_line: bool,
+}
+
+/// The cuts of a stream that ends now.
+#[derive(Debug)]
+struct Cuts {
+    /// The number of bytes that are kept of the start.
+    start: usize,
+    /// The number of bytes of the end that are left out.
+    end: usize,
+    left_out: LeftOut,
 }
 
 /// Keeps both ends of a stream. A trait object, so that only programs that set a limit contain the code.
@@ -105,6 +117,7 @@ impl HeadAndTail {
             tail_bytes,
             start: Vec::new(),
             taken: 0,
+            searched: 0,
             end: Vec::new(),
             left_out: LeftOut::default(),
             file: SpillFile::NotWanted,
@@ -120,65 +133,90 @@ impl HeadAndTail {
     pub fn push(&mut self, bytes: &[u8]) {
         self.file.write(&[bytes]);
         let (first, rest) = bytes.split_at(bytes.len().min(self.head_bytes - self.start.len()));
-        self.start.extend_from_slice(first);
-        self.end.extend_from_slice(rest);
-        if self.end.len() > self.tail_bytes.saturating_mul(2) {
-            self.leave_out(self.end.len() - self.tail_bytes);
+        extend(&mut self.start, first, self.head_bytes);
+        let most = self.tail_bytes.saturating_mul(2);
+        let excess = match self.end.len() + rest.len() {
+            all if all > most => all - self.tail_bytes,
+            _ => 0,
+        };
+        if excess > 0 {
+            self.file.open(&[&self.start, &self.end, rest]);
         }
+        let of_end = excess.min(self.end.len());
+        let (left_out, rest) = rest.split_at(excess - of_end);
+        self.left_out.add(self.end.drain(..of_end).as_slice());
+        self.left_out.add(left_out);
+        extend(&mut self.end, rest, most);
     }
 
     /// Takes the lines of the start that are whole, for a reader who does not want to wait for the end.
     #[must_use]
     pub fn take_start(&mut self) -> &[u8] {
-        let whole = line_ends(&self.start).unwrap_or(0).max(self.taken);
+        let new = self.start.get(self.searched..).unwrap_or_default();
+        let whole = line_ends(new).map_or(self.taken, |at| self.searched + at);
+        self.searched = self.start.len();
         self.start.get(mem::replace(&mut self.taken, whole)..whole).unwrap_or_default()
     }
 
-    /// Leaves out the first bytes of the end.
-    fn leave_out(&mut self, bytes: usize) {
-        if bytes > 0 {
-            self.file.open(&[&self.start, &self.end]);
-            self.left_out.add(self.end.drain(..bytes).as_slice());
+    /// Finds the cuts: at whole lines or, of a line that is longer, at whole characters.
+    fn cuts(&self) -> Cuts {
+        let (excess, end) = self.end.split_at(self.end.len().saturating_sub(self.tail_bytes));
+        let mut left_out = self.left_out;
+        left_out.add(excess);
+        if left_out.bytes == 0 {
+            return Cuts { start: self.start.len(), end: 0, left_out };
         }
+        let whole = Decoding::default().without_half_a_character(&self.start).len();
+        let start = line_ends(&self.start).unwrap_or(whole).max(self.taken);
+        left_out.bytes += (self.start.len() - start) as u64;
+        let first_line = end.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+        let later = |byte: &&u8| **byte & 0xc0 == 0x80;
+        let rest = match first_line {
+            _ if left_out.ends_line => 0,
+            Some(line) if line < end.len() => line,
+            _ => end.iter().take(3).take_while(later).count(),
+        };
+        left_out.add(end.get(..rest).unwrap_or_default());
+        Cuts { start, end: excess.len() + rest, left_out }
     }
 
     /// Ends the stream.
     #[must_use]
-    pub fn finish(mut self) -> KeptEnds {
-        self.leave_out(self.end.len().saturating_sub(self.tail_bytes));
-        let taken = self.taken;
-        let mut bytes = self.start;
-        if self.left_out.bytes == 0 {
-            bytes.extend_from_slice(&self.end);
-            bytes.drain(..taken);
-            return KeptEnds { bytes, is_cut: false, file: None };
+    pub fn finish(self) -> KeptEnds {
+        let cuts = self.cuts();
+        let HeadAndTail { start: mut bytes, taken, mut end, mut file, .. } = self;
+        let is_cut = cuts.left_out.bytes > 0;
+        if is_cut {
+            file.open(&[&bytes, &end]);
         }
-        // Whole lines or, of a line that is longer, whole characters.
-        let whole = Decoding::default().without_half_a_character(&bytes).len();
-        let kept = line_ends(&bytes).unwrap_or(whole).max(taken);
-        self.left_out.bytes += (bytes.len() - kept) as u64;
-        bytes.truncate(kept);
-        let first_line = self.end.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
-        let later = |byte: &&u8| **byte & 0xc0 == 0x80;
-        let rest = match first_line {
-            _ if self.left_out.ends_line => 0,
-            Some(line) if line < self.end.len() => line,
-            _ => self.end.iter().take(3).take_while(later).count(),
-        };
-        self.left_out.add(self.end.drain(..rest).as_slice());
-        if bytes.last().is_some_and(|last| *last != b'\n') {
-            bytes.push(b'\n');
-        }
-        let file = self.file.finish();
-        bytes.extend_from_slice(self.left_out.line(&file).as_bytes());
-        bytes.extend_from_slice(&self.end);
+        let file = if is_cut { file.finish() } else { Ok(None) };
+        bytes.truncate(cuts.start);
         bytes.drain(..taken);
-        KeptEnds { bytes, is_cut: true, file: file.ok().flatten() }
+        // What is left out is freed before the rest is copied.
+        end.drain(..cuts.end);
+        end.shrink_to_fit();
+        let between = cuts.left_out.between(&bytes, &file);
+        bytes.reserve_exact(between.len() + end.len());
+        bytes.extend_from_slice(between.as_bytes());
+        bytes.extend_from_slice(&end);
+        KeptEnds { bytes, is_cut, file: file.ok().flatten() }
     }
+}
+
+/// Adds bytes to a buffer that will have at most this many. It grows as a vector does, but not beyond that.
+fn extend(buffer: &mut Vec<u8>, bytes: &[u8], most: usize) {
+    let needed = buffer.len() + bytes.len();
+    if needed > buffer.capacity() {
+        let wanted = buffer.capacity().saturating_mul(2).min(most).max(needed);
+        buffer.reserve_exact(wanted - buffer.len());
+    }
+    buffer.extend_from_slice(bytes);
 }
 
 /// Returns the number of bytes up to the end of the last whole line; `None` if no line is whole.
 fn line_ends(bytes: &[u8]) -> Option<usize> {
+    #[cfg(test)]
+    tests::SEARCHED.set(tests::SEARCHED.get() + bytes.len());
     bytes.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1)
 }
 
@@ -188,6 +226,15 @@ impl LeftOut {
             self.bytes += bytes.len() as u64;
             self.line_feeds += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
             self.ends_line = *last == b'\n';
+        }
+    }
+
+    /// Returns what is between this start and the end: the line about it, on a line of its own.
+    fn between(&self, start: &[u8], file: &io::Result<Option<PathBuf>>) -> String {
+        match start.last() {
+            _ if self.bytes == 0 => String::new(),
+            Some(last) if *last != b'\n' => format!("\n{}", self.line(file)),
+            _ => self.line(file),
         }
     }
 
@@ -251,9 +298,19 @@ fn create_spill(dir: &Path, source: Source) -> io::Result<(File, PathBuf)> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use proptest::prelude::*;
 
     use super::*;
+
+    thread_local! {
+        /// The bytes in which line feeds were searched.
+        pub(super) static SEARCHED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// The most bytes of the line about what is left out.
+    const LINE_BYTES: usize = 64;
 
     fn kept(head: usize, tail: usize, text: &str, chunk: usize) -> String {
         let mut ends = HeadAndTail::new(head, tail);
@@ -261,9 +318,10 @@ mod tests {
         for chunk in text.as_bytes().chunks(chunk) {
             ends.push(chunk);
             all.extend_from_slice(ends.take_start());
-            assert!(ends.start.len() <= head && ends.end.len() <= 2 * tail);
+            assert!(ends.start.capacity() <= head && ends.end.capacity() <= 2 * tail);
         }
         let rest = ends.finish();
+        assert!(rest.bytes.capacity() <= head + tail + LINE_BYTES);
         assert_eq!(rest.is_cut, text.len() > head + tail);
         all.extend_from_slice(&rest.bytes);
         String::from_utf8(all).unwrap()
@@ -320,6 +378,22 @@ mod tests {
                 prop_assert_eq!(said.split(' ').nth(2), Some(&*lines));
             }
         }
+    }
+
+    #[test]
+    fn a_start_that_is_taken_is_searched_once() {
+        let mut ends = HeadAndTail::new(1000, 10);
+        let before = SEARCHED.get();
+        for chunk in ["one\n", "two\nthr", "ee"] {
+            ends.push(chunk.as_bytes());
+            let _lines = ends.take_start();
+        }
+        // The head fills up, and more comes after it, with no line feed.
+        for _ in 0..1000 {
+            ends.push(b"0123456789");
+            assert_eq!(ends.take_start(), b"");
+        }
+        assert_eq!(SEARCHED.get() - before, 1000);
     }
 
     #[test]

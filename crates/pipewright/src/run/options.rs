@@ -69,7 +69,8 @@ impl Rules {
 /// Beyond the limit the pipes are still drained, so the child never blocks on them. Memory stays bounded: by the limit
 /// plus 64 KiB for [`keep_head`](Limit::keep_head) and [`fail`](Limit::fail), by twice the limit plus 64 KiB for
 /// [`keep_tail`](Limit::keep_tail), and by the head, twice the tail and 64 KiB for
-/// [`keep_head_and_tail`](Limit::keep_head_and_tail).
+/// [`keep_head_and_tail`](Limit::keep_head_and_tail). (An allocator that cannot extend a buffer in its place copies it,
+/// and for that moment has both.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limit {
     pub(crate) bytes: usize,
