@@ -87,13 +87,16 @@ impl RunningOutput {
         }
     }
 
-    /// Returns the number of bytes that have been captured and not taken, of stdout or stderr, whichever has more.
+    /// Returns the number of bytes that have been captured and not taken, of stdout or stderr, whichever has more. With
+    /// [`keep_head_and_tail`](crate::Limit::keep_head_and_tail): of those that are kept, before they are cut at lines.
     #[must_use]
     pub fn bytes_so_far(&mut self) -> usize {
         self.run.bytes_so_far()
     }
 
-    /// Returns a copy of the stdout and the stderr that have been captured so far.
+    /// Returns a copy of the stdout and the stderr that have been captured so far. With
+    /// [`keep_head_and_tail`](crate::Limit::keep_head_and_tail) they are cut as if they ended now, and the line about
+    /// what is left out names no file.
     pub fn so_far(&mut self) -> [Vec<u8>; 2] {
         self.run.so_far()
     }

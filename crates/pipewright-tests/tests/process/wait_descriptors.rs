@@ -149,6 +149,25 @@ fn output_so_far_is_a_copy_and_a_handle_kills_from_elsewhere() {
 }
 
 #[watched_test]
+fn output_so_far_has_both_ends_that_a_limit_keeps() {
+    if is_driven_by_tasks() {
+        return;
+    }
+    let mut command = Command::new("sh");
+    command.args(["-c", "seq 1000; exec sleep 600"]).limit(Limit::keep_head_and_tail(5, 10));
+    let mut running = command.start_output().unwrap();
+    while !running.so_far()[0].ends_with(b"\n1000\n") {
+        assert!(running.wait_for(Duration::from_millis(10)).unwrap().is_none());
+    }
+    let [stdout, stderr] = running.so_far();
+    let expected = b"1\n2\n[3880 bytes, 996 lines left out]\n999\n1000\n";
+    assert_eq!(stdout, expected);
+    assert_eq!((stderr.len(), running.bytes_so_far()), (0, 15));
+    running.handle().kill().unwrap();
+    assert_eq!(drive(running).stdout, expected);
+}
+
+#[watched_test]
 fn a_large_output_is_taken_in_parts_of_bounded_size() {
     const PART_BYTES: usize = 256 << 10;
     if is_driven_by_tasks() {

@@ -68,6 +68,12 @@ pub(crate) trait Ends: fmt::Debug + Send {
     /// Adds bytes.
     fn push(&mut self, bytes: &[u8]);
 
+    /// Returns a copy of what is kept if the stream ends now.
+    fn so_far(&self) -> Vec<u8>;
+
+    /// Returns the number of bytes that are kept if the stream ends now, before they are cut at lines.
+    fn bytes_so_far(&self) -> usize;
+
     /// Ends the stream.
     fn finish(self: Box<Self>) -> KeptEnds;
 }
@@ -92,6 +98,18 @@ pub(super) fn open_ends(
 impl Ends for HeadAndTail {
     fn push(&mut self, bytes: &[u8]) {
         HeadAndTail::push(self, bytes);
+    }
+
+    fn so_far(&self) -> Vec<u8> {
+        let cuts = self.cuts();
+        let start = self.start.get(self.taken..cuts.start).unwrap_or_default();
+        // A file is named once all is in it.
+        let between = cuts.left_out.between(start, &Ok(None));
+        [start, between.as_bytes(), self.end.get(cuts.end..).unwrap_or_default()].concat()
+    }
+
+    fn bytes_so_far(&self) -> usize {
+        self.start.len() - self.taken + self.end.len().min(self.tail_bytes)
     }
 
     fn finish(self: Box<Self>) -> KeptEnds {
@@ -319,9 +337,13 @@ mod tests {
             ends.push(chunk);
             all.extend_from_slice(ends.take_start());
             assert!(ends.start.capacity() <= head && ends.end.capacity() <= 2 * tail);
+            assert!(ends.so_far().len() <= head + tail + LINE_BYTES);
+            assert!(ends.bytes_so_far() <= head + tail);
         }
+        let so_far = ends.so_far();
         let rest = ends.finish();
         assert!(rest.bytes.capacity() <= head + tail + LINE_BYTES);
+        assert_eq!(so_far, rest.bytes);
         assert_eq!(rest.is_cut, text.len() > head + tail);
         all.extend_from_slice(&rest.bytes);
         String::from_utf8(all).unwrap()

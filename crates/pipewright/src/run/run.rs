@@ -352,7 +352,7 @@ impl Run {
     /// Returns a copy of the bytes of both streams that have been kept.
     pub(crate) fn so_far(&mut self) -> [Vec<u8>; 2] {
         let copies = |run: Resumed<'_>| {
-            [Source::Stdout, Source::Stderr].map(|source| run.state.so_far(source).to_vec())
+            [Source::Stdout, Source::Stderr].map(|source| run.state.so_far(source).into_owned())
         };
         self.with(copies).unwrap_or_default()
     }
@@ -360,7 +360,7 @@ impl Run {
     /// Returns the number of bytes that have been kept of the longer stream.
     pub(crate) fn bytes_so_far(&mut self) -> usize {
         let lengths = |run: Resumed<'_>| {
-            [Source::Stdout, Source::Stderr].map(|source| run.state.so_far(source).len())
+            [Source::Stdout, Source::Stderr].map(|source| run.state.bytes_so_far(source))
         };
         self.with(lengths).unwrap_or_default().into_iter().max().unwrap_or(0)
     }

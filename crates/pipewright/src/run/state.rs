@@ -1,5 +1,6 @@
 //! The state of a run. Each step waits once, for all events, and handles the results.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 #[cfg(feature = "tokio")]
 use std::future::poll_fn;
@@ -19,6 +20,7 @@ use pipewright_os::process::pty;
 use pipewright_os::process::start::StartsUnderWay;
 use pipewright_os::process::status::Ended;
 
+use super::ends::Ends;
 use super::options::Rules;
 use super::process::POLL_INTERVAL;
 use super::run::{HeldTerminal, RunInfo, Streams};
@@ -666,8 +668,24 @@ impl RunState {
         self.ended.is_some()
     }
 
-    /// Returns the kept bytes of a stream.
-    pub(crate) fn so_far(&self, source: Source) -> &[u8] {
+    /// Returns the kept bytes of a stream, as the limit would cut them if it ended now.
+    pub(crate) fn so_far(&self, source: Source) -> Cow<'_, [u8]> {
+        match self.ends(source) {
+            Some(ends) => ends.so_far().into(),
+            None => self.kept(source).into(),
+        }
+    }
+
+    /// Returns the number of bytes that are kept of a stream.
+    pub(crate) fn bytes_so_far(&self, source: Source) -> usize {
+        self.ends(source).map_or_else(|| self.kept(source).len(), Ends::bytes_so_far)
+    }
+
+    fn ends(&self, source: Source) -> Option<&dyn Ends> {
+        self.streams[source as usize].sink.as_ref()?.ends()
+    }
+
+    fn kept(&self, source: Source) -> &[u8] {
         let index = source as usize;
         match (&self.slots[index], &self.streams[index].sink) {
             (Slot::Read(_, buffer) | Slot::ReadDone(_, buffer, _), _) => buffer,

@@ -363,6 +363,11 @@ impl Sink {
         self.tee.is_some() || matches!(self.storage, Storage::Chunks { .. })
     }
 
+    /// Returns what keeps both ends, if the limit asks for that: neither this nor a read has the bytes then.
+    pub(super) fn ends(&self) -> Option<&dyn Ends> {
+        self.ends.as_deref()
+    }
+
     /// Returns the kept bytes, unless a read has them.
     pub(super) fn so_far(&self) -> &[u8] {
         &self.kept
