@@ -367,6 +367,22 @@ mod tests {
     }
 
     #[test]
+    fn a_vector_without_room_grows_once_and_by_what_follows() {
+        let full = || vec![7; 9_000].into_boxed_slice().into_vec();
+        let request = request(METHOD, full(), &(1_u8, "text")).unwrap();
+        assert_eq!(request.capacity(), 9_000 + ROOM_BYTES);
+        assert!(Received::new(request).unwrap().into_bytes() == full());
+        let answer = answer_result::<()>(Ok(full())).unwrap();
+        assert_eq!(answer.capacity(), 9_001);
+        assert!(matches!(result::<Vec<u8>, ()>(answer), Ok(Ok(bytes)) if bytes == full()));
+        // An answer of bytes alone has nothing behind them.
+        let bytes = full();
+        let place = bytes.as_ptr();
+        let answer = answer_bytes(bytes).unwrap();
+        assert_eq!(answer.as_ptr(), place);
+    }
+
+    #[test]
     fn a_request_that_is_none_of_a_service_is_an_error() {
         let good = request(METHOD, vec![1, 2], &(5_u8,)).unwrap();
         let read =
