@@ -198,6 +198,8 @@ struct Stream {
     /// Keeps the output, in place of `output`.
     ends: Option<HeadAndTail>,
     bytes: usize,
+    /// True if more than `most` bytes came.
+    exceeds_most: bool,
     /// The first failure. What came after it is not kept.
     failed: Option<io::Error>,
 }
@@ -228,6 +230,15 @@ impl Kept {
             });
             *self.stream(source) = Stream { ends, ..Stream::default() };
         }
+    }
+
+    /// Returns true if bytes of the last attempt were left out.
+    pub(super) fn is_cut(&self) -> bool {
+        let ends = self.ends.as_ref().map(|((head, tail), _)| head.saturating_add(*tail));
+        [Source::Stdout, Source::Stderr].into_iter().any(|source| {
+            let stream = self.stream(source);
+            stream.exceeds_most || ends.is_some_and(|most| stream.bytes > most)
+        })
     }
 
     /// Returns the destination of a stream that is passed on up to its limit, and whose end is
@@ -309,6 +320,7 @@ impl Stream {
     /// Returns the part of the next chunk that is within the limit.
     fn next<'a>(&mut self, chunk: &'a [u8], most: Option<usize>) -> &'a [u8] {
         let most = most.map_or(usize::MAX, |most| most.saturating_sub(self.bytes));
+        self.exceeds_most |= chunk.len() > most;
         let chunk = chunk.get(..most).unwrap_or(chunk);
         self.bytes = self.bytes.saturating_add(chunk.len());
         chunk

@@ -118,7 +118,9 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         None => code,
     };
     let code = match target {
-        Some(target) => target.write_or_fail(&RunReport::new(&options, &result, &retries), code),
+        Some(target) => {
+            target.write_or_fail(&RunReport::new(&options, &result, &retries, &kept), code)
+        }
         None => code,
     };
     Ok(interrupt.end(result.as_ref().ok(), gave_up, code))

@@ -161,11 +161,14 @@ impl RunReport {
         options: &RunOptions,
         result: &Result<Output, Error>,
         retries: &Retries<'_>,
+        kept: &Kept,
     ) -> RunReport {
+        let mut ended = EndReport::new(result.as_ref());
+        ended.truncated |= kept.is_cut();
         RunReport {
             schema: "pipewright.run/1",
             command: lossy(&options.command),
-            ended: EndReport::new(result.as_ref()),
+            ended,
             attempts: retries.attempts(),
             total_seconds: retries.elapsed().as_secs_f64(),
         }

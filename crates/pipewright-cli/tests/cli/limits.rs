@@ -94,6 +94,16 @@ fn no_byte_beyond_a_limit_is_passed_on() {
     assert_eq!((out(&output), output.status.code()), ("1234567890", Some(0)));
     let report = fs::read_to_string(&path).unwrap();
     assert!(report.contains("\"truncated\":false"), "{report}");
+    // Nor is what fits in both ends.
+    for (keep, truncated) in [("9", true), ("10", false), ("4+5", true), ("4+6", false)] {
+        for shown in ["always", "on-failure"] {
+            let words = ["--keep-output", keep, "--show-output", shown, "--report", file];
+            run_sh(&words, "printf 1234567890 >&2; exit 3");
+            let report = fs::read_to_string(&path).unwrap();
+            let said = format!("\"truncated\":{truncated}");
+            assert!(report.contains(&said), "{keep} {shown}: {report}");
+        }
+    }
 }
 
 #[test]
