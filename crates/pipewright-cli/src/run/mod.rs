@@ -75,10 +75,11 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
             ending::print_start(&[&options.command]);
         }
         let result = attempt(&mut command, &options, terminal.as_ref(), &interrupt);
-        let printed = if options.is_captured() { Ok(()) } else { kept.print_ends() };
-        lost = lost.or(printed.err().filter(|error| !print::is_reader_gone(error)));
+        // Before anything is printed, whose reader may stand still.
         interrupt.command_ended();
         watch.iter().for_each(StartWatch::rests);
+        let printed = if options.is_captured() { Ok(()) } else { kept.print_ends() };
+        lost = lost.or(printed.err().filter(|error| !print::is_reader_gone(error)));
         if let Some(capture) = result.as_ref().ok().filter(|_| options.common.verbose) {
             ending::print_end(&name(&options), capture);
         }

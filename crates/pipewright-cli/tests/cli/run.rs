@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
@@ -381,6 +381,22 @@ fn both_ends_of_the_output_are_kept_and_the_start_comes_at_once() {
     tool.stdin.take().unwrap().write_all(b"\n").unwrap();
     assert_eq!(lines.nth(2).unwrap(), "999");
     assert!(tool.wait().unwrap().success());
+}
+
+/// The command has ended, so nothing is said about it, whatever the reader does.
+#[test]
+fn a_signal_ends_a_tool_whose_reader_takes_no_kept_output() {
+    let mut command = with_default_stop_signals();
+    command.args(["run", "--kill-after", "0", "--keep-output", "0+1M", "--", "seq", "100000"]);
+    let mut tool = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The tail is printed once the command has ended, and is longer than a pipe.
+    let mut first = [0];
+    tool.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    send_signal(&tool, "TERM");
+    let unread = tool.stdout.take();
+    let output = tool.wait_with_output().unwrap();
+    drop(unread);
+    assert_eq!((output.status.code(), err(&output)), (Some(143), ""));
 }
 
 #[test]
