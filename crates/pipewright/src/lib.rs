@@ -195,7 +195,7 @@ pub use pipeline::{
 pub use process_handle::{ProcessEnd, ProcessHandle};
 pub use run::{ChildEnd, Limit, Linger, Next, RunHandle};
 #[doc(hidden)]
-pub use run::{HeadAndTail, KeptEnds};
+pub use run::{HeadAndTail, KeptEnds, SpillFailed};
 pub use run_all::{AsTheyEnd, RunAll, Runnable, Runner, RunnerWaker, run_all};
 #[cfg(feature = "tokio")]
 pub use run_all::{AsTheyEndAsync, AsyncRunner};

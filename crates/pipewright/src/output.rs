@@ -56,7 +56,7 @@ pub struct Captured<T> {
     /// True if a [`Limit`](crate::Limit) dropped part of a stream.
     pub truncated: bool,
     /// The error of a [`Stdio::tee`](crate::Stdio::tee) or [`Stdio::tee_to`](crate::Stdio::tee_to) that could not write
-    /// to its target. The capture is complete all the same.
+    /// to its target, or of a file of [`spill_to`](crate::Command::spill_to). The capture is complete all the same.
     pub tee_failed: Option<TeeFailed>,
     /// The number of input bytes that the child did not read.
     pub stdin_unread: u64,

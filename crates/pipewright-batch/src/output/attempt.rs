@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io, mem};
 
-use pipewright::{HeadAndTail, Source};
+use pipewright::{HeadAndTail, Source, SpillFailed};
 
 use super::content::{Content, Shared};
 use super::folder::{self, Folder};
@@ -165,6 +165,10 @@ impl State {
         for (source, ends) in [Source::Stdout, Source::Stderr].into_iter().zip(*ends) {
             let kept = ends.finish();
             self.is_truncated |= kept.is_cut;
+            if let Some(SpillFailed { path, error, .. }) = kept.spill_failed {
+                let error = OutputError::new(OutputErrorKind::Folder(path), error);
+                self.error.get_or_insert(error);
+            }
             self.pass(source, &kept.bytes);
         }
     }

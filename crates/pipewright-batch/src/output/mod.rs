@@ -46,7 +46,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pipewright::Source;
+use pipewright::{HeadAndTail, Source};
 use pipewright_os::base::private_file::{self, OpenFolder};
 
 use crate::executor::OutputSink;
@@ -147,8 +147,8 @@ fn make_dir(dir: &Path, is_private: bool) -> io::Result<()> {
 }
 
 impl Output {
-    /// Starts the thread that prints, and makes the output directory. `waker` is called on that thread when
-    /// [`is_reader_gone`](Self::is_reader_gone) or [`failure`](Self::failure) has changed.
+    /// Starts the thread that prints, makes the output directory, and checks the folder for all of a stream. `waker` is
+    /// called on that thread when [`is_reader_gone`](Self::is_reader_gone) or [`failure`](Self::failure) has changed.
     ///
     /// # Errors
     /// [`OutputErrorKind::Thread`], [`OutputErrorKind::Folder`].
@@ -160,6 +160,10 @@ impl Output {
     ) -> Result<Output, OutputError> {
         if let Some(dir) = &options.dir {
             make_dir(dir, options.private)
+                .map_err(|error| OutputError::new(OutputErrorKind::Folder(dir.clone()), error))?;
+        }
+        if let Some(dir) = options.spill_to.as_ref().filter(|_| options.head_and_tail.is_some()) {
+            HeadAndTail::check_folder(dir)
                 .map_err(|error| OutputError::new(OutputErrorKind::Folder(dir.clone()), error))?;
         }
         let memory = Memory::new(options.memory_bytes);

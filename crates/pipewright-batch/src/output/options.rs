@@ -150,7 +150,7 @@ pub enum OutputErrorKind {
     ReadBack(Source),
     /// A stream of this process cannot be written to. Everything later for it is discarded.
     Print(Source),
-    /// A file or folder of the output directory cannot be made or written.
+    /// A file or folder of the output directory, or of `spill_to`, cannot be made or written.
     Folder(PathBuf),
     /// The output of a job cannot be put on disk, so that a power cut would take it.
     NotOnDisk,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pipewright::{
     Captured, Containment, Error, Exceeded, ExitStatus, HeadAndTail, Outcome, Output, Signal,
-    Source, Stdio,
+    Source, SpillFailed, Stdio,
 };
 use pipewright_batch::{AttemptOutcome, Spooled, shell_quoted};
 use pipewright_os::base::error::{OneLine, Quoted};
@@ -202,6 +202,8 @@ struct Stream {
     exceeds_most: bool,
     /// The first failure. What came after it is not kept.
     failed: Option<io::Error>,
+    /// That of the file with all of the stream.
+    spill_failed: Option<SpillFailed>,
 }
 
 impl Kept {
@@ -210,6 +212,10 @@ impl Kept {
         if options.keep.keep_output.is_some() && options.common.tee.is_some() {
             let message = "--keep-output cannot be used with --tee: --spill keeps all in a file";
             return Err(Failure(message.to_owned()));
+        }
+        if let Some(folder) = &options.keep.spill {
+            let doing = format!("write to the folder {} of --spill", Quoted(folder.as_os_str()));
+            HeadAndTail::check_folder(folder).map_err(Failure::cannot(&doing))?;
         }
         Ok(Kept {
             streams: Arc::default(),
@@ -263,12 +269,18 @@ impl Kept {
     /// # Errors
     /// It cannot be printed.
     pub(super) fn print_ends(&self) -> io::Result<()> {
-        let print = |source, to: &mut dyn Write| match self.stream(source).ends.take() {
-            Some(ends) => to.write_all(&ends.finish().bytes).and_then(|()| to.flush()),
+        let print = |source, to: &mut dyn Write| match self.stream(source).finish_ends() {
+            Some(bytes) => to.write_all(&bytes).and_then(|()| to.flush()),
             None => Ok(()),
         };
         let stdout = print(Source::Stdout, &mut stdio::stdout());
         stdout.and(print(Source::Stderr, &mut io::stderr()))
+    }
+
+    /// Takes the first error of a file with all of a stream, once the stream is printed.
+    pub(super) fn take_spill_failed(&self) -> Option<SpillFailed> {
+        let take = |source| self.stream(source).spill_failed.take();
+        [Source::Stdout, Source::Stderr].into_iter().filter_map(take).next()
     }
 
     /// Returns the destination of a stream.
@@ -301,8 +313,8 @@ impl Kept {
         to: &mut impl Write,
     ) -> io::Result<()> {
         let mut stream = self.stream(source);
-        if let Some(ends) = stream.ends.take() {
-            return to.write_all(&ends.finish().bytes);
+        if let Some(bytes) = stream.finish_ends() {
+            return to.write_all(&bytes);
         }
         write_last(&stream.output, lines, to)?;
         stream.failed.take().map_or(Ok(()), Err)
@@ -317,6 +329,13 @@ impl Kept {
 }
 
 impl Stream {
+    /// Ends what keeps the start and the end, and returns what is to be printed of it.
+    fn finish_ends(&mut self) -> Option<Vec<u8>> {
+        let kept = self.ends.take()?.finish();
+        self.spill_failed = kept.spill_failed;
+        Some(kept.bytes)
+    }
+
     /// Returns the part of the next chunk that is within the limit.
     fn next<'a>(&mut self, chunk: &'a [u8], most: Option<usize>) -> &'a [u8] {
         let most = most.map_or(usize::MAX, |most| most.saturating_sub(self.bytes));

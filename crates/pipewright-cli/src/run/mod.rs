@@ -15,6 +15,7 @@ use std::sync::Arc;
 use pipewright::{
     CancelToken, Captured, Command, Error, ErrorKind, Outcome, Output, Scope, Signal, TeeFailed,
 };
+use pipewright_os::base::error::Quoted;
 use pipewright_os::process::terminal::{Foreground, is_controlling};
 
 use crate::args::{CommonOptions, ContainKind, RunOptions, Span};
@@ -63,7 +64,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     };
     let mut retries = Retries::new(&options);
     let mut timed = Timed::default();
-    let mut lost = None;
+    let (mut lost, mut not_spilled) = (None, None);
     if let Some(end) = retries.end() {
         command.deadline(end);
     }
@@ -80,6 +81,7 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
         watch.iter().for_each(StartWatch::rests);
         let printed = if options.is_captured() { Ok(()) } else { kept.print_ends() };
         lost = lost.or(printed.err().filter(|error| !print::is_reader_gone(error)));
+        not_spilled = not_spilled.or(kept.take_spill_failed());
         if let Some(capture) = result.as_ref().ok().filter(|_| options.common.verbose) {
             ending::print_end(&name(&options), capture);
         }
@@ -113,6 +115,11 @@ pub(crate) fn run(options: RunOptions) -> Result<i32, Failure> {
     };
     let code = show(&options, &result, &kept, code);
     let code = lost.map_or(code, |error| report::fail("print the output", &error, code));
+    let code = not_spilled.or(kept.take_spill_failed()).map_or(code, |failed| {
+        let path = Quoted(failed.path.as_os_str());
+        let doing = format!("write all of {} to {path}", failed.source);
+        report::fail(&doing, &failed.error, code)
+    });
     timed.print();
     let code = match terminal.and_then(|terminal| terminal.end(code)) {
         Some((doing, error)) => report::fail(doing, &error, code),

@@ -42,6 +42,20 @@ pub struct KeptEnds {
     pub is_cut: bool,
     /// The file with all of the stream, if bytes were left out and it could be written.
     pub file: Option<PathBuf>,
+    /// The error of that file. Then it is not there, or has only a part of the stream.
+    pub spill_failed: Option<SpillFailed>,
+}
+
+/// The error of the file for all of a stream.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct SpillFailed {
+    /// The file, or the folder if there is no file.
+    pub path: PathBuf,
+    /// The stream.
+    pub source: Source,
+    /// The error.
+    pub error: io::Error,
 }
 
 /// The bytes that are left out.
@@ -104,7 +118,7 @@ impl Ends for HeadAndTail {
         let cuts = self.cuts();
         let start = self.start.get(self.taken..cuts.start).unwrap_or_default();
         // A file is named once all is in it.
-        let between = cuts.left_out.between(start, &Ok(None));
+        let between = cuts.left_out.between(start, &SpillFile::NotWanted);
         [start, between.as_bytes(), self.end.get(cuts.end..).unwrap_or_default()].concat()
     }
 
@@ -122,8 +136,11 @@ impl Ends for HeadAndTail {
 enum SpillFile {
     NotWanted,
     Wanted(PathBuf, Source),
-    Open(File, PathBuf),
-    Failed(io::Error),
+    Open(File, PathBuf, Source),
+    /// It is not there.
+    Missing(SpillFailed),
+    /// A write has failed, and the rest is lost.
+    Partial(SpillFailed),
 }
 
 impl HeadAndTail {
@@ -145,6 +162,15 @@ impl HeadAndTail {
     /// Writes all of the stream to a file in this folder once bytes are left out.
     pub fn spill_to(&mut self, dir: &Path, source: Source) {
         self.file = SpillFile::Wanted(dir.to_owned(), source);
+    }
+
+    /// Checks that a file can be made in a folder for streams.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check_folder(dir: &Path) -> io::Result<()> {
+        let (_, path) = create_spill(dir, Source::Stdout)?;
+        std::fs::remove_file(path)
     }
 
     /// Adds bytes.
@@ -207,7 +233,6 @@ impl HeadAndTail {
         if is_cut {
             file.open(&[&bytes, &end]);
         }
-        let file = if is_cut { file.finish() } else { Ok(None) };
         bytes.truncate(cuts.start);
         bytes.drain(..taken);
         // What is left out is freed before the rest is copied.
@@ -217,7 +242,12 @@ impl HeadAndTail {
         bytes.reserve_exact(between.len() + end.len());
         bytes.extend_from_slice(between.as_bytes());
         bytes.extend_from_slice(&end);
-        KeptEnds { bytes, is_cut, file: file.ok().flatten() }
+        let (file, spill_failed) = match file {
+            SpillFile::NotWanted | SpillFile::Wanted(..) => (None, None),
+            SpillFile::Open(_, path, _) => (Some(path), None),
+            SpillFile::Missing(failed) | SpillFile::Partial(failed) => (None, Some(failed)),
+        };
+        KeptEnds { bytes, is_cut, file, spill_failed }
     }
 }
 
@@ -248,7 +278,7 @@ impl LeftOut {
     }
 
     /// Returns what is between this start and the end: the line about it, on a line of its own.
-    fn between(&self, start: &[u8], file: &io::Result<Option<PathBuf>>) -> String {
+    fn between(&self, start: &[u8], file: &SpillFile) -> String {
         match start.last() {
             _ if self.bytes == 0 => String::new(),
             Some(last) if *last != b'\n' => format!("\n{}", self.line(file)),
@@ -257,16 +287,22 @@ impl LeftOut {
     }
 
     /// Returns the line about it.
-    fn line(&self, file: &io::Result<Option<PathBuf>>) -> String {
+    fn line(&self, file: &SpillFile) -> String {
         // The last one may have been cut.
         let lines = self.line_feeds + u64::from(!self.ends_line);
         let s = |count: u64| if count == 1 { "" } else { "s" };
         let bytes = self.bytes;
         let what = format!("{bytes} byte{}, {lines} line{} left out", s(bytes), s(lines));
+        let name = |path: &Path| OneLine(&path.to_string_lossy()).to_string();
         match file {
-            Ok(None) => format!("[{what}]\n"),
-            Ok(Some(path)) => format!("[{what}: all is in {}]\n", OneLine(&path.to_string_lossy())),
-            Err(error) => format!("[{what}: cannot keep them in a file: {error}]\n"),
+            SpillFile::NotWanted | SpillFile::Wanted(..) => format!("[{what}]\n"),
+            SpillFile::Open(_, path, _) => format!("[{what}: all is in {}]\n", name(path)),
+            SpillFile::Missing(SpillFailed { error, .. }) => {
+                format!("[{what}: cannot keep them in a file: {error}]\n")
+            }
+            SpillFile::Partial(SpillFailed { path, error, .. }) => {
+                format!("[{what}: {} has only a part: {error}]\n", name(path))
+            }
         }
     }
 }
@@ -275,27 +311,24 @@ impl SpillFile {
     /// Creates the file, if it is wanted and not there, with these bytes.
     fn open(&mut self, parts: &[&[u8]]) {
         let SpillFile::Wanted(dir, source) = self else { return };
-        match create_spill(dir, *source) {
-            Ok((file, path)) => *self = SpillFile::Open(file, path),
-            Err(error) => return *self = SpillFile::Failed(error),
+        let source = *source;
+        match create_spill(dir, source) {
+            Ok((file, path)) => *self = SpillFile::Open(file, path, source),
+            Err(error) => {
+                let path = mem::take(dir);
+                return *self = SpillFile::Missing(SpillFailed { path, source, error });
+            }
         }
         self.write(parts);
     }
 
     /// Adds bytes to the file, if it is there.
     fn write(&mut self, parts: &[&[u8]]) {
-        let SpillFile::Open(file, _) = self else { return };
+        let SpillFile::Open(file, path, source) = self else { return };
         let written = parts.iter().try_for_each(|part| file.write_all(part));
         if let Err(error) = written {
-            *self = SpillFile::Failed(error);
-        }
-    }
-
-    fn finish(self) -> io::Result<Option<PathBuf>> {
-        match self {
-            SpillFile::NotWanted | SpillFile::Wanted(..) => Ok(None),
-            SpillFile::Open(_, path) => Ok(Some(path)),
-            SpillFile::Failed(error) => Err(error),
+            let (path, source) = (mem::take(path), *source);
+            *self = SpillFile::Partial(SpillFailed { path, source, error });
         }
     }
 }
@@ -439,8 +472,22 @@ mod tests {
             assert!(String::from_utf8(kept.bytes).unwrap().contains(&said));
         }
         std::fs::remove_dir_all(&dir).unwrap();
-        let kept = run(&["one\ntwo\nthree\n"]);
+        assert!(HeadAndTail::check_folder(&dir).is_err());
+        let mut kept = run(&["one\ntwo\nthree\n"]);
+        assert_eq!(kept.spill_failed.take().unwrap().path, dir);
         let text = String::from_utf8(kept.bytes).unwrap();
         assert!(kept.file.is_none() && text.contains("cannot keep them in a file: "), "{text}");
+
+        // One that fails later is named: a part is in it.
+        let part = std::env::current_exe().unwrap();
+        let mut ends = HeadAndTail::new(4, 4);
+        let read_only = File::open(&part).unwrap();
+        ends.file = SpillFile::Open(read_only, part.clone(), Source::Stdout);
+        ends.push(b"one\ntwo\nthree\n");
+        let kept = ends.finish();
+        let text = String::from_utf8(kept.bytes).unwrap();
+        let said = format!("left out: {} has only a part: ", part.display());
+        assert!(kept.file.is_none() && text.contains(&said), "{text}");
+        assert_eq!(kept.spill_failed.unwrap().path, part);
     }
 }

@@ -35,7 +35,7 @@ mod stream;
 mod task;
 mod tee;
 
-pub use ends::{HeadAndTail, KeptEnds};
+pub use ends::{HeadAndTail, KeptEnds, SpillFailed};
 pub use options::{Limit, Linger};
 pub(crate) use options::{Rules, RunSettings, option_setters};
 pub use process::{ChildEnd, RunHandle};

@@ -9,7 +9,7 @@ use pipewright_os::base::memory;
 use pipewright_os::base::pipe::{PipeReader, PipeWriter};
 use pipewright_os::base::wait::{FIRST_READ_BYTES, Slot};
 
-use super::ends::Ends;
+use super::ends::{Ends, SpillFailed};
 use super::options::{Limit, OnExceed, RunSettings};
 use super::tee::{PanicPayload, Tee};
 use crate::outcome::Source;
@@ -177,6 +177,8 @@ pub(crate) struct Sink {
     truncated: bool,
     /// The file with all of a stream that was cut.
     file: Option<PathBuf>,
+    /// The error of that file.
+    spill_failed: Option<TeeFailed>,
 }
 
 #[derive(Debug)]
@@ -215,6 +217,7 @@ impl Sink {
             total_bytes: 0,
             truncated: false,
             file: None,
+            spill_failed: None,
         }
     }
 
@@ -278,6 +281,8 @@ impl Sink {
         let kept = ends.finish();
         self.truncated |= kept.is_cut;
         self.file = kept.file;
+        let failed = |it: SpillFailed| TeeFailed::new(it.source, true, &it.error);
+        self.spill_failed = kept.spill_failed.map(failed);
         kept.bytes
     }
 
@@ -526,7 +531,7 @@ impl Sink {
             file: self.file,
             total_bytes: self.total_bytes,
             truncated: self.truncated,
-            tee_failed: self.tee.and_then(|tee| tee.failed()),
+            tee_failed: self.tee.and_then(|tee| tee.failed()).or(self.spill_failed),
         }
     }
 

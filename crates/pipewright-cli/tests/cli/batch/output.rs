@@ -98,6 +98,28 @@ fn both_ends_of_an_output_can_be_kept_with_a_line_about_the_rest() {
     assert!(output.status.code() == Some(125) && err(&output).contains("--keep-output HEAD+TAIL"));
 }
 
+#[test]
+fn a_folder_for_all_of_an_output_that_cannot_be_written_is_an_error() {
+    let place = Place::new();
+    let keep = ["--quiet", "--keep-output", "5+5", "--spill", "all"];
+    let run = |verb: &[&str], script: &str, input: &[&str]| {
+        let words = [verb, &keep, &["--", "sh", "-c", script], input].concat();
+        place.tool(&words).output().unwrap()
+    };
+    let verbs: [(&[&str], &[&str]); 2] = [(&["run"], &[]), (&["batch"], &[":::", "1"])];
+    for (verb, input) in verbs {
+        // Before anything starts.
+        let output = run(verb, "touch begun", input);
+        assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+        assert!(err(&output).contains("\"all\"") && !place.path("begun").exists());
+        // Later: a success is none without its output.
+        std::fs::create_dir(place.path("all")).unwrap();
+        let output = run(verb, "rmdir all; seq 1000", input);
+        assert_eq!(output.status.code(), Some(125), "{verb:?}: {}", err(&output));
+        assert!(err(&output).contains("\"all\"") && out(&output).starts_with("1\n2\n["));
+    }
+}
+
 /// Prints three lines slowly enough that jobs would mix them.
 const SCRIPT: &str = "for i in 1 2 3; do echo {}$i; sleep 0.02; done";
 
