@@ -357,7 +357,7 @@ mod tests {
 
     thread_local! {
         /// The bytes in which line feeds were searched.
-        pub(super) static SEARCHED: Cell<usize> = const { Cell::new(0) };
+        pub(super) static SEARCHED: Cell<usize> = Cell::default();
     }
 
     /// The most bytes of the line about what is left out.
