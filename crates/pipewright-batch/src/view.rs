@@ -263,22 +263,29 @@ impl LogView {
             log: Some(self.log.path().display().to_string()),
         };
         let mut page = PageModel::new(facts);
-        self.log.for_each_attempt(&AttemptFilter::default(), |attempt| {
+        self.log.for_each_attempt_of_input(|attempt| {
             let end = &attempt.end;
             let last_lines = attempt.stderr_tail.as_deref().unwrap_or_default();
             let text = &named(&attempt.job.command, attempt.job.name.as_deref());
-            page.ended(end, attempt.slot.unwrap_or(0), text, last_lines);
+            page.ended(attempt.job.row.into(), end, attempt.slot.unwrap_or(0), text, last_lines);
             ControlFlow::Continue(())
         })?;
         let end = runs.iter().filter_map(|run| run.ended).fold(started, f64::max);
-        self.log.for_each_job(None, |job| {
+        self.log.for_each_job_of_input(|job| {
             if let Some(outcome) = job.state.outcome() {
                 let text = named(&job.command, job.name.as_deref());
                 page.lasts_until(system_time(end));
-                page.settled(job.number, &text, outcome, job.reason.as_deref());
+                page.settled(job.row.into(), job.number, &text, outcome, job.reason.as_deref());
             }
             ControlFlow::Continue(())
         })?;
+        match self.log.removed_jobs()? {
+            0 => {}
+            1 => page.note("1 job that the last input does not have is left out"),
+            jobs => {
+                page.note(&format!("{jobs} jobs that the last input does not have are left out"))
+            }
+        }
         let has_ended = runs.last().is_none_or(|run| run.ended.is_some());
         match has_ended || !self.log.is_running()? {
             true if has_ended => page.is_over(),

@@ -26,6 +26,7 @@
 //! | `survivors.rs` | processes of a killed run that are still alive |
 //! | `files.rs` | files beside the log that cannot be trusted; files that are no log; damage |
 //! | `read.rs`, `rows.rs` | the log as others read it, or as a run without its input does |
+//! | `page.rs` | the log as its page shows it |
 //! | `error.rs` | errors |
 
 mod changes;
@@ -33,6 +34,7 @@ mod error;
 mod files;
 mod ledger;
 mod open;
+mod page;
 mod past;
 pub(crate) mod read;
 pub(crate) mod rows;

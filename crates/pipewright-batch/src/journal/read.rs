@@ -30,7 +30,7 @@ use crate::vocabulary::JobOutcome;
 /// A log, open for reading. Each call sees the log as after some commit.
 #[derive(Debug)]
 pub(crate) struct Log {
-    connection: Connection,
+    pub(super) connection: Connection,
     guard: Guard,
     path: PathBuf,
     /// Dropped after the connection.
@@ -363,7 +363,7 @@ impl Log {
         last.map(Option::flatten).map_err(|error| self.error(error))
     }
 
-    fn list<T>(
+    pub(super) fn list<T>(
         &self,
         query: &str,
         values: impl Params,
@@ -377,7 +377,7 @@ impl Log {
         Ok(all)
     }
 
-    fn for_each<T>(
+    pub(super) fn for_each<T>(
         &self,
         query: &str,
         values: impl Params,
@@ -398,7 +398,7 @@ impl Log {
         read().map_err(|error| self.error(error))
     }
 
-    fn error(&self, error: rusqlite::Error) -> LogError {
+    pub(super) fn error(&self, error: rusqlite::Error) -> LogError {
         LogError::sqlite(&self.path, error)
     }
 }

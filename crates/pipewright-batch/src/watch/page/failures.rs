@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::{MOST_FAILURES, MOST_LINE_COLUMNS};
+use super::{MOST_FAILURES, MOST_LINE_COLUMNS, MOST_SKIPPED};
 use crate::vocabulary::JobOutcome;
 use crate::watch::text::line;
 
@@ -63,11 +63,13 @@ struct LastEnd {
 }
 
 /// All jobs that are not ok.
+///
+/// A job has a key beside its number, which two jobs of a log may have: the input was edited.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Failures {
     kept: BTreeMap<u64, Failure>,
-    /// The number of those that are skipped. They leave room for the others.
-    skipped: usize,
+    /// Those that are skipped leave room for the others.
+    skipped: BTreeMap<u64, Failure>,
     pub(super) reasons: Vec<Reason>,
     places: HashMap<(JobOutcome, String, String), usize>,
     /// The failed attempts of jobs that are not over.
@@ -76,12 +78,13 @@ pub(super) struct Failures {
 
 impl Failures {
     pub(super) fn kept(&self) -> impl Iterator<Item = &Failure> {
-        self.kept.values()
+        self.kept.values().chain(self.skipped.values())
     }
 
     /// Takes note of an attempt that did not succeed. `words` says how it ended.
     pub(super) fn ended(
         &mut self,
+        key: u64,
         (job, attempts): (u64, u32),
         words: &str,
         elapsed_seconds: f64,
@@ -90,8 +93,8 @@ impl Failures {
         let last_line = last_lines.lines().rev().find(|line| !line.trim().is_empty());
         let last_line = line(last_line.unwrap_or_default().trim(), MOST_LINE_COLUMNS);
         let pattern = pattern(&last_line, text);
-        self.ends.insert(job, LastEnd { words: words.to_owned(), last_line, pattern });
-        if !self.has_room(job, false) {
+        self.ends.insert(key, LastEnd { words: words.to_owned(), last_line, pattern });
+        if !has_room(&self.kept, key, MOST_FAILURES) {
             return;
         }
         let failure = Failure {
@@ -105,24 +108,26 @@ impl Failures {
             last_lines: bounded_lines(last_lines),
             place: None,
         };
-        self.kept.insert(job, failure);
+        self.kept.insert(key, failure);
     }
 
     /// Takes note of a job that is ok at last, or that nobody has to look at.
-    pub(super) fn forget(&mut self, job: u64) {
-        self.ends.remove(&job);
-        self.kept.remove(&job);
+    pub(super) fn forget(&mut self, key: u64) {
+        self.ends.remove(&key);
+        self.kept.remove(&key);
+        self.skipped.remove(&key);
     }
 
     /// Takes note of a job that is over and not ok. `text` is what is known of a job that has not run.
     pub(super) fn settled(
         &mut self,
+        key: u64,
         job: u64,
         text: &str,
         outcome: JobOutcome,
         reason: Option<&str>,
     ) {
-        let end = self.ends.remove(&job);
+        let end = self.ends.remove(&key);
         let is_skipped = outcome == JobOutcome::Skipped;
         let (words, last_line, pattern) = match end.filter(|_| !is_skipped) {
             Some(LastEnd { words, last_line, pattern }) => (words, last_line, pattern),
@@ -131,14 +136,17 @@ impl Failures {
             }
         };
         let place = self.count(job, outcome, words, last_line, pattern);
-        if is_skipped {
-            self.kept.remove(&job);
-        }
-        if !self.has_room(job, is_skipped) {
+        let (kept, most) = match is_skipped {
+            true => {
+                self.kept.remove(&key);
+                (&mut self.skipped, MOST_SKIPPED)
+            }
+            false => (&mut self.kept, MOST_FAILURES),
+        };
+        if !has_room(kept, key, most) {
             return;
         }
-        self.skipped += usize::from(is_skipped);
-        let failure = self.kept.entry(job).or_insert_with(|| Failure {
+        let failure = kept.entry(key).or_insert_with(|| Failure {
             job,
             attempts: 0,
             state: None,
@@ -176,16 +184,11 @@ impl Failures {
         self.reasons.get_mut(place)?.jobs += 1;
         Some(place)
     }
+}
 
-    /// Returns true if the job can be kept. Skipped ones take a half of the places at most.
-    fn has_room(&self, job: u64, is_skipped: bool) -> bool {
-        let others = self.kept.len() - self.skipped;
-        let has_room = match is_skipped {
-            true => self.skipped < MOST_FAILURES / 2,
-            false => others < MOST_FAILURES,
-        };
-        has_room || self.kept.contains_key(&job)
-    }
+/// Returns true if the job can be kept.
+fn has_room(kept: &BTreeMap<u64, Failure>, key: u64, most: usize) -> bool {
+    kept.len() < most || kept.contains_key(&key)
 }
 
 /// Returns the last lines, each on one bounded line.
@@ -237,21 +240,42 @@ mod tests {
         for job in 1..=1_000 {
             let text = format!("convert {job}.png");
             let said = format!("reading\nconvert: {job}.png: broken\n\n");
-            failures.ended((job, 1), "exit 1", 0.5, (&text, &said));
-            failures.settled(job, "", JobOutcome::Failed, Some("exit code 1"));
+            failures.ended(job, (job, 1), "exit 1", 0.5, (&text, &said));
+            failures.settled(job, job, "", JobOutcome::Failed, Some("exit code 1"));
             let cause = Some("job 1 did not succeed");
-            failures.settled(2_000 + job, "echo", JobOutcome::Skipped, cause);
+            failures.settled(2_000 + job, 2_000 + job, "echo", JobOutcome::Skipped, cause);
         }
-        failures.ended((1_001, 2), "SIGSEGV", 0.5, ("x", ""));
-        failures.settled(1_001, "", JobOutcome::Failed, None);
+        failures.ended(1_001, (1_001, 2), "SIGSEGV", 0.5, ("x", ""));
+        failures.settled(1_001, 1_001, "", JobOutcome::Failed, None);
         // One that is tried again, and succeeds.
-        failures.ended((1_002, 1), "exit 1", 0.5, ("x", ""));
+        failures.ended(1_002, (1_002, 1), "exit 1", 0.5, ("x", ""));
         failures.forget(1_002);
         let reasons: Vec<_> = failures.reasons.iter().map(|it| (it.jobs, it.first_job)).collect();
         assert_eq!(reasons, [(1_000, 1), (1_000, 2_001), (1, 1_001)]);
         assert_eq!(failures.reasons[0].last_line, "convert: 1.png: broken");
         assert_eq!(failures.reasons[1].reason, "job 1 did not succeed");
-        assert_eq!(failures.kept().count(), MOST_FAILURES + MOST_FAILURES / 2);
+        assert_eq!(failures.kept().count(), MOST_FAILURES + MOST_SKIPPED);
         assert_eq!(failures.ends.len(), 0);
+    }
+
+    #[test]
+    fn two_jobs_with_one_number_are_two() {
+        let mut failures = Failures::default();
+        let cause = Some("job 1 did not succeed");
+        // Skipped ones of an earlier input, and what has their numbers now.
+        for job in 2..=4 {
+            failures.settled(job, job, "old", JobOutcome::Skipped, cause);
+        }
+        for job in 2..=4 {
+            failures.ended(10 + job, (job, 1), "exit 1", 0.5, ("new", "bad"));
+            failures.settled(10 + job, job, "new", JobOutcome::Failed, None);
+        }
+        failures.forget(12);
+        let kept = |state| failures.kept().filter(|it| it.state == Some(state)).count();
+        assert_eq!((kept(JobOutcome::Failed), kept(JobOutcome::Skipped)), (2, 3));
+        // A job that was skipped, and is skipped again or runs now, is one.
+        failures.settled(2, 2, "old", JobOutcome::Skipped, cause);
+        failures.forget(2);
+        assert_eq!(failures.kept().count(), 4);
     }
 }

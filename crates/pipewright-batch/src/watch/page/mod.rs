@@ -39,6 +39,9 @@ const MOST_ATTEMPTS: usize = 2_000;
 /// Failed jobs that are shown with their last lines.
 const MOST_FAILURES: usize = 200;
 
+/// Skipped jobs that are shown.
+const MOST_SKIPPED: usize = 100;
+
 // The model of a page: a bounded part of all events.
 
 /// Columns of a command that the page has.
@@ -162,12 +165,13 @@ impl PageModel {
             }
             Event::Ended { end, command, last_lines, name } => {
                 let slot = self.running.remove(&end.key).map_or(0, |running| running.slot);
-                self.ended(end, slot, &named(command, name.as_deref()), last_lines);
+                let text = named(command, name.as_deref());
+                self.ended(end.key.job, end, slot, &text, last_lines);
             }
             Event::Settled { before: true, .. } => self.resumed += 1,
             Event::Settled { job, name, command, outcome, reason, .. } => {
                 let text = named(command.as_deref().unwrap_or(""), name.as_deref());
-                self.settled(*job, &text, *outcome, reason.as_deref());
+                self.settled(*job, *job, &text, *outcome, reason.as_deref());
             }
             Event::Halted(halt) => self.halted = Some(halt.to_string()),
             Event::Capacity { slots } => self.facts.slots = self.facts.slots.max(*slots),
@@ -198,8 +202,15 @@ impl PageModel {
         time.duration_since(self.facts.started).map_or(0.0, |since| since.as_secs_f64())
     }
 
-    /// Takes note of the end of an attempt. Slot 0 is unknown.
-    pub(crate) fn ended(&mut self, end: &AttemptEnd, slot: u32, text: &str, last_lines: &str) {
+    /// Takes note of the end of an attempt of the job with that key. Slot 0 is unknown.
+    pub(crate) fn ended(
+        &mut self,
+        key: u64,
+        end: &AttemptEnd,
+        slot: u32,
+        text: &str,
+        last_lines: &str,
+    ) {
         let AttemptKey { job, attempt } = end.key;
         let start_seconds = self.since_start(end.started);
         let elapsed_seconds = end.elapsed.as_secs_f64();
@@ -212,7 +223,7 @@ impl PageModel {
         self.durations.push(elapsed_seconds as f32);
         if !is_success {
             let texts = (text, last_lines);
-            self.failures.ended((job, attempt), &words, elapsed_seconds, texts);
+            self.failures.ended(key, (job, attempt), &words, elapsed_seconds, texts);
         }
         self.kept.add(KeptAttempt {
             job,
@@ -227,9 +238,10 @@ impl PageModel {
         });
     }
 
-    /// Takes note of the end of a job. `text` is what is known of one that has not run.
+    /// Takes note of the end of the job with that key. `text` is what is known of one that has not run.
     pub(crate) fn settled(
         &mut self,
+        key: u64,
         job: u64,
         text: &str,
         outcome: JobOutcome,
@@ -239,8 +251,8 @@ impl PageModel {
         self.rate.record(self.now(), self.counts.all());
         match outcome {
             // It may have failed before, and was tried again.
-            JobOutcome::Succeeded | JobOutcome::NotRun => self.failures.forget(job),
-            _ => self.failures.settled(job, text, outcome, reason),
+            JobOutcome::Succeeded | JobOutcome::NotRun => self.failures.forget(key),
+            _ => self.failures.settled(key, job, text, outcome, reason),
         }
     }
 

@@ -110,7 +110,7 @@ fn failures_stand_below_their_reason_with_their_whole_command() {
     for job in [9, 10] {
         let reason = Some("job 1 [lib] did not succeed");
         model.lasts_until(at(2.0));
-        model.settled(job, "[app] true", JobOutcome::Skipped, reason);
+        model.settled(job, job, "[app] true", JobOutcome::Skipped, reason);
     }
     model.is_over();
     let page = model.html();

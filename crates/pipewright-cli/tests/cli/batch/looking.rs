@@ -56,6 +56,30 @@ fn the_page_of_a_running_batch_is_there_at_once_and_says_that_it_runs() {
 }
 
 #[test]
+fn a_page_of_a_log_has_the_jobs_of_the_last_input() {
+    let place = Place::new();
+    let input = |of_apps: &str| {
+        let app = |number| {
+            format!(
+                "{{\"id\":\"app{number}\",\"shell\":\"{of_apps} {number}\",\"after\":[\"lib\"]}}\n"
+            )
+        };
+        let apps: String = (1..=3).map(app).collect();
+        format!("{{\"id\":\"lib\",\"shell\":\"exit 3\"}}\n{apps}")
+    };
+    let args = ["-j1", "--log", "run.db", "--jsonl"];
+    assert_eq!(place.batch_of(&input("echo"), &args).status.code(), Some(123));
+    let args = [&args[..], &["--resume", "--retry-failed"]].concat();
+    assert_eq!(place.batch_of(&input("exit"), &args).status.code(), Some(123));
+    let page = jobs(&place, &["--html", "page.html"]);
+    assert_eq!((page.status.code(), err(&page)), (Some(0), ""));
+    let text = place.read("page.html");
+    assert!(text.contains("<h1>0 ok, 1 failed, 3 skipped in"), "{text}");
+    assert!(text.contains("3 jobs that the last input does not have are left out"), "{text}");
+    assert!(text.contains("exit 2") && !text.contains("echo 2"), "{text}");
+}
+
+#[test]
 fn jobs_lists_what_its_options_ask_for() {
     let place = with_log();
     let all = jobs(&place, &[]);
