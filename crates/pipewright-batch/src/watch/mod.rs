@@ -26,8 +26,8 @@ pub(crate) mod text;
 mod trace;
 
 use std::borrow::Cow;
-use std::fs::OpenOptions;
-use std::io::{self, IsTerminal as _, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal as _, Read as _, Seek as _, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -155,6 +155,14 @@ type SharedProgress = Arc<Mutex<Progress<QueuedFile>>>;
 /// A report that cannot be written: its file, and the system's error.
 pub(crate) type ReportFailed = (PathBuf, io::Error);
 
+/// Ends the last line of a file that has some: an editor, or a kill, may have left it without its end.
+fn end_last_line(file: &mut File) -> io::Result<()> {
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    if last == *b"\n" { Ok(()) } else { file.write_all(b"\n") }
+}
+
 impl Watchers {
     /// Opens the files of the reports.
     pub(crate) fn open(
@@ -162,7 +170,8 @@ impl Watchers {
         facts: BatchFacts,
     ) -> Result<Watchers, ReportFailed> {
         let append = |path: &PathBuf| {
-            let file = private_file::open(path, OpenOptions::new().append(true))?;
+            let mut file = private_file::open(path, OpenOptions::new().read(true).append(true))?;
+            end_last_line(&mut file)?;
             Ok((QueuedFile::of_file(file), path.clone()))
         };
         let create = |path: &PathBuf| {
