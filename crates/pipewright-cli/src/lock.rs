@@ -73,9 +73,13 @@ impl Slots {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             opened => return opened,
         }
-        match self.folder.create_new(&name, self.is_private) {
+        // Others may open it from its first moment on, and wait. No other thread creates files.
+        let created = match self.is_private {
+            true => self.folder.create_new(&name, true),
+            false => self.folder.create_readable(&name),
+        };
+        match created {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            Ok(new) if !self.is_private => private_file::let_all_read(&new),
             _ => {}
         }
         // Opened as any other, whoever has created it.

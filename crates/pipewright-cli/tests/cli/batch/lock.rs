@@ -97,6 +97,25 @@ fn all_users_can_open_a_lock_of_a_folder_whatever_the_mask_of_its_maker() {
     std::fs::remove_file(own).unwrap();
 }
 
+/// Another user who opens it in its first moment waits, and is not refused.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_lock_is_never_a_file_that_others_cannot_open() {
+    use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+    let place = Place::new();
+    let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
+    let what = WatchFlags::CREATE | WatchFlags::ATTRIB;
+    inotify::add_watch(&watch, place.path(""), what).unwrap();
+    assert_eq!(place.locks("umask 077; lock a -- echo ok"), "ok\n");
+    let mut room = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(&watch, &mut room);
+    let created = events.next().unwrap();
+    assert_eq!(created.file_name().unwrap().to_bytes(), b"a.1");
+    assert_eq!(created.events(), ReadFlags::CREATE);
+    // Its rights were never changed.
+    assert_eq!(events.next().unwrap_err(), rustix::io::Errno::AGAIN);
+}
+
 #[test]
 fn the_folder_of_a_lock_may_be_named_by_a_link() {
     let place = Place::new();

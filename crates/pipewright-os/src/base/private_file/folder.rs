@@ -88,6 +88,18 @@ impl OpenFolder {
         self.0.create_new(name, is_private)
     }
 
+    /// Creates a file that all users may read from its first moment on, and only its owner write, whatever the mask says.
+    ///
+    /// # Platform
+    /// Unix: mode 0644, where the filesystem keeps modes. The process has no mask meanwhile: no other thread may create
+    /// files. Windows: the rights are those that the folder gives.
+    ///
+    /// # Errors
+    /// Something has the name, or the folder cannot be written.
+    pub fn create_readable(&self, name: &str) -> io::Result<File> {
+        self.0.create_readable(name)
+    }
+
     /// Opens a regular file to append. It has one name: another one may be of a file that somebody else could not
     /// write.
     ///
@@ -138,12 +150,13 @@ fn regular(file: File) -> io::Result<File> {
 
 #[cfg(unix)]
 mod imp {
-    use std::fs::{DirBuilder, File, Metadata};
+    use std::fs::{DirBuilder, File, Metadata, Permissions};
     use std::io;
-    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
     use std::path::Path;
 
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
+    use rustix::process::umask;
 
     pub(super) type Id = (u64, u64);
 
@@ -176,6 +189,20 @@ mod imp {
             let flags = CAREFUL | OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::APPEND;
             let mode = Mode::from_raw_mode(if is_private { 0o600 } else { 0o666 });
             Ok(openat(&self.0, name, flags, mode)?.into())
+        }
+
+        pub(super) fn create_readable(&self, name: &str) -> io::Result<File> {
+            let flags = CAREFUL | OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::APPEND;
+            let mask = umask(Mode::empty());
+            let created = openat(&self.0, name, flags, Mode::from_raw_mode(0o644));
+            umask(mask);
+            let file = File::from(created?);
+            if file.metadata()?.mode() & 0o777 != 0o644 {
+                // The folder has a list of rights for new files. Ignored: a filesystem without modes has its own rules,
+                // and an open tells whom they leave out.
+                let _ = file.set_permissions(Permissions::from_mode(0o644));
+            }
+            Ok(file)
         }
 
         pub(super) fn open_to_append(&self, name: &str) -> io::Result<File> {
@@ -230,6 +257,10 @@ mod imp {
 
         pub(super) fn create_new(&self, name: &str, _: bool) -> io::Result<File> {
             OpenOptions::new().append(true).create_new(true).open(self.0.join(name))
+        }
+
+        pub(super) fn create_readable(&self, name: &str) -> io::Result<File> {
+            self.create_new(name, false)
         }
 
         pub(super) fn open_to_append(&self, name: &str) -> io::Result<File> {

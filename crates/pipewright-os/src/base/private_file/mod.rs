@@ -149,14 +149,6 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Lets all users read a file that this process has just created, and only its owner write it, whatever the mask says.
-///
-/// # Platform
-/// Unix: mode 0644, where the filesystem keeps modes. Windows: does nothing.
-pub fn let_all_read(new: &File) {
-    imp::let_all_read(new);
-}
-
 /// Opens a folder of that name that only this user can use, the same one for all of his programs until the machine
 /// restarts, and creates it if it is missing. Returns its path, too.
 ///
@@ -558,11 +550,6 @@ mod imp {
         PathBuf::from(format!("/tmp/{name}-{}", geteuid().as_raw()))
     }
 
-    pub(super) fn let_all_read(new: &File) {
-        // Ignored: a filesystem without modes has its own rules, and an open tells whom they leave out.
-        let _ = new.set_permissions(Permissions::from_mode(0o644));
-    }
-
     pub(super) fn is_this_user(user: u32) -> bool {
         geteuid().as_raw() == user
     }
@@ -649,8 +636,6 @@ mod imp {
     pub(super) fn temporary_folder(name: &str) -> PathBuf {
         std::env::temp_dir().join(name)
     }
-
-    pub(super) fn let_all_read(_: &File) {}
 
     pub(super) fn is_this_user(_: u32) -> bool {
         true
