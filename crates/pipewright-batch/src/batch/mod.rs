@@ -342,12 +342,14 @@ impl Batch {
     {
         let jobs = jobs.into_iter().map(Into::into);
         let facts = self.facts();
-        let watchers = Watchers::open(&self.watch, facts)
+        let mut watchers = Watchers::open(&self.watch, facts)
             .map_err(|(path, source)| BatchError::Report { path, source })?;
         let streams = watchers.streams();
         let mut config = self.into_config();
         config.output.tag_styles = tag_styles();
         let driver = Driver::start(config, executor, jobs, streams)?;
+        // Not before: the page may be that of a batch that has this log.
+        watchers.begin();
         Ok(Run::new(driver, watchers))
     }
 

@@ -164,7 +164,7 @@ fn end_last_line(file: &mut File) -> io::Result<()> {
 }
 
 impl Watchers {
-    /// Opens the files of the reports.
+    /// Opens the files of the reports. The page begins with the batch.
     pub(crate) fn open(
         settings: &WatchSettings,
         facts: BatchFacts,
@@ -215,6 +215,13 @@ impl Watchers {
             prints_commands: settings.prints_commands,
             added: 0,
         })
+    }
+
+    /// Takes note that the batch has begun.
+    pub(crate) fn begin(&mut self) {
+        if let Some((page, _)) = &mut self.page {
+            page.begin();
+        }
     }
 
     /// Returns this process's stdout and stderr, as writers that erase the bar first. A stdout that is closed is an

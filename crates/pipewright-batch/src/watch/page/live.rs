@@ -2,17 +2,19 @@
 //! something has changed.
 //!
 //! The driver only changes the model. The thread copies it, makes the page and writes it beside the file, whose place
-//! it then takes, so that a reader always sees a whole page. A file that cannot be replaced (a pipe, a device) gets one
-//! page at the end.
+//! it then takes, so that a reader always sees a whole page. The file stays as it is until the batch has begun: it may
+//! be that of another one. A file that cannot be replaced (a pipe, a device) gets one page at the end.
 
-use std::fs::{self, Permissions};
+use std::ffi::OsString;
+use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use pipewright_os::base::{late_open, private_file, service_thread};
-use tempfile::Builder;
+use pipewright_os::base::private_file::{self, OpenFolder};
+use pipewright_os::base::{late_open, service_thread};
 
 use super::PageModel;
 use crate::vocabulary::Event;
@@ -22,15 +24,28 @@ use crate::watch::queued::{QueuedFile, nobody_reads};
 /// The pause between two pages.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The page of a batch that runs.
+/// The time that the last page of a batch that is given up may take.
+const LAST_PAGE: Duration = Duration::from_secs(5);
+
+/// The page of a batch.
 ///
 /// # Drop
-/// The page says that the batch was given up.
+/// The page of a batch that has begun says that it was given up.
 #[derive(Debug)]
 pub(crate) struct LivePage {
     shared: Arc<Shared>,
-    /// The file, if it gets its page at the end only.
-    at_end: Option<QueuedFile>,
+    way: Way,
+}
+
+/// The way in which the file gets its pages.
+#[derive(Debug)]
+enum Way {
+    /// A thread replaces it.
+    Thread,
+    /// The batch has not begun, or there is no thread: it gets its page at the end.
+    Waiting(Arc<Target>),
+    /// It cannot be replaced, and gets its page at the end.
+    AtEnd(QueuedFile),
 }
 
 #[derive(Debug)]
@@ -50,46 +65,66 @@ struct State {
     is_closed: bool,
     /// The end of the last page.
     written: Option<io::Result<()>>,
+    /// The thread has tried to write a page.
+    #[cfg(test)]
+    is_tried: bool,
 }
 
-/// A file that can be replaced.
+/// A file that can be replaced, or made.
 #[derive(Debug)]
 struct Target {
     /// Without links: it is the file itself that is replaced.
     path: PathBuf,
-    /// The rights of the file that was there or was made.
-    permissions: Permissions,
+    /// The folder, whatever has its name later.
+    folder: OpenFolder,
+    name: OsString,
+    /// The name of the next page, until it takes the place.
+    new: OsString,
+    /// The folder takes other files.
+    is_replaced: bool,
     is_private: bool,
 }
 
 impl LivePage {
-    /// Opens the file of a page, and starts the thread.
+    /// Looks at the file of a page, and leaves it as it is.
     ///
     /// # Errors
-    /// The file cannot be made or opened.
+    /// The file cannot be made or written.
     pub(crate) fn open(path: &Path, is_private: bool, facts: BatchFacts) -> io::Result<LivePage> {
-        let mut model = PageModel::new(facts);
-        let at_end = |model, file| {
-            let shared = Shared::new(model);
-            Ok(LivePage { shared: Arc::new(shared), at_end: Some(file) })
-        };
+        let shared = Arc::new(Shared::new(PageModel::new(facts)));
         if late_open::waits(path) {
-            return at_end(model, QueuedFile::of_pipe(path, is_private)?);
+            let way = Way::AtEnd(QueuedFile::of_pipe(path, is_private)?);
+            return Ok(LivePage { shared, way });
         }
-        let file = private_file::create(path, is_private)?;
-        let facts = file.metadata()?;
-        if !facts.is_file() {
-            return at_end(model, QueuedFile::of_file(file));
+        // What is there has to be a file of ours that can be written. A link is followed.
+        let way = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Way::Waiting(Target::new(path, is_private, false)?)
+            }
+            _ => {
+                let file = private_file::open_as_it_is(path, is_private)?;
+                match file.metadata()?.is_file() {
+                    true => Way::Waiting(Target::new(&fs::canonicalize(path)?, is_private, true)?),
+                    false => Way::AtEnd(QueuedFile::of_file(file)),
+                }
+            }
+        };
+        Ok(LivePage { shared, way })
+    }
+
+    /// Starts the thread: the batch has begun.
+    pub(crate) fn begin(&mut self) {
+        let Way::Waiting(target) = &self.way else { return };
+        if !target.is_replaced {
+            return;
         }
-        let path = fs::canonicalize(path)?;
-        let target = Target { path, permissions: facts.permissions(), is_private };
-        model.is_live = true;
-        let shared = Arc::new(Shared::new(model));
-        let of_thread = Arc::clone(&shared);
-        let started = service_thread::start(c"page", move || of_thread.write_all_to(&target));
-        // Without room for a thread, there is a page at the end.
-        let at_end = started.err().map(|_| QueuedFile::of_file(file));
-        Ok(LivePage { shared, at_end })
+        self.shared.lock().model.is_live = true;
+        let (shared, target) = (Arc::clone(&self.shared), Arc::clone(target));
+        match service_thread::start(c"page", move || shared.write_all_to(&target)) {
+            Ok(()) => self.way = Way::Thread,
+            // Without room for a thread, there is a page at the end.
+            Err(_) => self.shared.lock().model.is_live = false,
+        }
     }
 
     /// Takes note of the number of all jobs, if it is known.
@@ -120,21 +155,13 @@ impl LivePage {
             model.lasts_until(now);
             model.is_over();
         });
-        if let Some(mut file) = self.at_end.take() {
-            let page = self.shared.lock().model.html();
-            return file.write_all(page.as_bytes()).and_then(|()| file.wait_within(until));
-        }
-        let mut state = self.shared.close();
-        loop {
-            if let Some(written) = state.written.take() {
-                return written;
+        let page = || self.shared.lock().model.html();
+        match &mut self.way {
+            Way::Thread => self.shared.close_within(until),
+            Way::Waiting(target) => target.write_last(page().as_bytes()),
+            Way::AtEnd(file) => {
+                file.write_all(page().as_bytes()).and_then(|()| file.wait_within(until))
             }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            state = match left {
-                Some(Duration::ZERO) => return Err(nobody_reads()),
-                Some(left) => self.shared.wait_for(state, left),
-                None => self.shared.wait(state),
-            };
         }
     }
 }
@@ -142,18 +169,26 @@ impl LivePage {
 impl Drop for LivePage {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        if !state.is_closed {
+        if !state.is_closed && matches!(self.way, Way::Thread) {
             state.model.give_up();
             drop(state);
-            drop(self.shared.close());
+            // Ignored: there is nobody to report it to.
+            let _ = self.shared.close_within(Instant::now().checked_add(LAST_PAGE));
         }
     }
 }
 
 impl Shared {
     fn new(model: PageModel) -> Shared {
-        let (is_changed, is_idle, is_closed, written) = (true, false, false, None);
-        let state = State { model, is_changed, is_idle, is_closed, written };
+        let state = State {
+            model,
+            is_changed: true,
+            is_idle: false,
+            is_closed: false,
+            written: None,
+            #[cfg(test)]
+            is_tried: false,
+        };
         Shared { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -171,11 +206,22 @@ impl Shared {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn close(&self) -> MutexGuard<'_, State> {
+    /// Lets the thread write the last page, and waits for it, but no longer than until that time.
+    fn close_within(&self, until: Option<Instant>) -> io::Result<()> {
         let mut state = self.lock();
         state.is_closed = true;
         self.changed.notify_all();
-        state
+        loop {
+            if let Some(written) = state.written.take() {
+                return written;
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            state = match left {
+                Some(Duration::ZERO) => return Err(nobody_reads()),
+                Some(left) => self.wait_for(state, left),
+                None => self.wait(state),
+            };
+        }
     }
 
     /// Writes pages until the last one. The work of the thread.
@@ -190,14 +236,18 @@ impl Shared {
             let (model, is_last) = (state.model.clone(), state.is_closed);
             drop(state);
             let page = model.html();
-            // An error is ignored: the next page tries again, and the last one tells.
-            let written = target.replace(page.as_bytes());
-            let mut state = self.lock();
             if is_last {
-                // In a folder that takes no other file, a reader may see a part of it.
-                state.written = Some(written.or_else(|_| target.write(page.as_bytes())));
-                drop(state);
+                let written = target.write_last(page.as_bytes());
+                self.lock().written = Some(written);
                 return self.changed.notify_all();
+            }
+            // An error is ignored: the next page tries again, and the last one tells.
+            let is_written = target.replace(page.as_bytes()).is_ok();
+            let mut state = self.lock();
+            state.is_changed |= !is_written;
+            #[cfg(test)]
+            {
+                state.is_tried = true;
             }
             let next = Instant::now() + PAUSE;
             while !state.is_closed {
@@ -211,19 +261,55 @@ impl Shared {
 }
 
 impl Target {
-    fn replace(&self, page: &[u8]) -> io::Result<()> {
-        let folder = self.path.parent().unwrap_or(&self.path);
-        let mut prefix = std::ffi::OsString::from(".");
-        prefix.push(self.path.file_name().unwrap_or_default());
-        prefix.push("-new-");
-        let mut file = Builder::new().prefix(&prefix).tempfile_in(folder)?;
-        file.write_all(page)?;
-        file.as_file().set_permissions(self.permissions.clone())?;
-        file.persist(&self.path).map(drop).map_err(|failed| failed.error)
+    /// Opens the folder of a page. `exists`: what has the name is a file that can be written.
+    fn new(path: &Path, is_private: bool, exists: bool) -> io::Result<Arc<Target>> {
+        let no_name = || io::Error::from(io::ErrorKind::InvalidInput);
+        let name = path.file_name().ok_or_else(no_name)?.to_owned();
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = OpenFolder::open_named(folder.unwrap_or(Path::new(".")))?;
+        let mut new = OsString::from(".");
+        new.push(&name);
+        new.push(format!("-new-{:016x}", RandomState::new().hash_one(0)));
+        // In a folder that takes no other file, the one that is there gets its page at the end.
+        let made = folder.create_new(&new, true).map(drop).and_then(|()| folder.remove(&new));
+        let is_replaced = made.is_ok();
+        if !exists {
+            made?;
+        }
+        let path = std::path::absolute(path)?;
+        Ok(Arc::new(Target { path, folder, name, new, is_replaced, is_private }))
     }
 
-    fn write(&self, page: &[u8]) -> io::Result<()> {
-        private_file::create(&self.path, self.is_private)?.write_all(page)
+    fn replace(&self, page: &[u8]) -> io::Result<()> {
+        let written = self.write_new(page);
+        let written = written.and_then(|()| self.folder.rename(&self.new, &self.name));
+        if written.is_err() {
+            // Ignored: the first error is the one to report.
+            let _ = self.folder.remove(&self.new);
+        }
+        written
+    }
+
+    /// Writes a file with the rights that the other one has now.
+    fn write_new(&self, page: &[u8]) -> io::Result<()> {
+        let (permissions, is_new) = match self.folder.open_to_read(&self.name) {
+            Ok(file) => (Some(file.metadata()?.permissions()), false),
+            Err(error) => (None, error.kind() == io::ErrorKind::NotFound),
+        };
+        // Until it has those rights, or if they are not known, it is for this user alone.
+        let mut file = self.folder.create_new(&self.new, self.is_private || !is_new)?;
+        file.write_all(page)?;
+        match permissions.filter(|_| !self.is_private) {
+            Some(permissions) => file.set_permissions(permissions),
+            None => Ok(()),
+        }
+    }
+
+    /// Replaces the file by the last page. Where nothing can take its place, it is written over, and a reader may see a
+    /// part of it.
+    fn write_last(&self, page: &[u8]) -> io::Result<()> {
+        let write_over = |_| private_file::create(&self.path, self.is_private)?.write_all(page);
+        self.replace(page).or_else(write_over)
     }
 }
 
@@ -238,18 +324,21 @@ mod tests {
     fn a_page_is_there_at_once_and_is_replaced_as_a_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("page.html");
-        let page = LivePage::open(&path, true, facts()).unwrap();
-        let permissions = fs::metadata(&path).unwrap().permissions();
+        let mut page = LivePage::open(&path, true, facts()).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "it has not begun");
+        page.begin();
         let read = |word: &str| {
             let mut text = String::new();
             until(word, || {
-                text = fs::read_to_string(&path).unwrap();
-                assert!(text.is_empty() || text.ends_with("</html>\n"), "a part of a page");
+                let Ok(read) = fs::read_to_string(&path) else { return false };
+                text = read;
+                assert!(text.ends_with("</html>\n"), "a part of a page");
                 text.contains(word)
             });
             text
         };
         assert!(read("0 running").contains("data-reload"));
+        let permissions = fs::metadata(&path).unwrap().permissions();
         page.event(&started(7, 1, "./convert x"), at(1.0));
         assert!(read("1 running").contains("./convert x"));
         // Nothing is written while nothing changes.
@@ -272,14 +361,69 @@ mod tests {
     fn a_batch_that_is_given_up_does_not_run_for_ever() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("page.html");
-        let page = LivePage::open(&path, false, facts()).unwrap();
-        let shared = Arc::clone(&page.shared);
+        let mut page = LivePage::open(&path, false, facts()).unwrap();
+        page.begin();
         drop(page);
-        let mut state = shared.lock();
-        while state.written.is_none() {
-            state = shared.wait(state);
-        }
+        // The last page is there when the drop returns.
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains("given up") && !text.contains("data-reload"), "{text}");
+    }
+
+    #[test]
+    fn a_batch_that_does_not_begin_leaves_the_page_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        fs::write(&path, "the old page").unwrap();
+        let permissions = fs::metadata(&path).unwrap().permissions();
+        for is_private in [false, true] {
+            drop(LivePage::open(&path, is_private, facts()).unwrap());
+            assert_eq!(fs::read_to_string(&path).unwrap(), "the old page");
+        }
+        assert_eq!(fs::metadata(&path).unwrap().permissions(), permissions);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_page_that_could_not_be_replaced_is_tried_again_without_another_event() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        let mut page = LivePage::open(&path, false, facts()).unwrap();
+        // A folder cannot be replaced by a file.
+        fs::create_dir(&path).unwrap();
+        page.begin();
+        until("the thread has tried", || {
+            let state = page.shared.lock();
+            state.is_tried && state.is_changed
+        });
+        let names = || fs::read_dir(folder.path()).unwrap().count();
+        until("nothing is left of a try", || names() == 1);
+        fs::remove_dir(&path).unwrap();
+        until("the page is there", || {
+            fs::read_to_string(&path).is_ok_and(|text| text.contains("0 running"))
+        });
+        page.finish(at(1.0), None).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_page_keeps_the_rights_that_its_file_has_and_stays_in_its_folder() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let [one, moved, other] = ["one", "moved", "other"].map(|name| folder.path().join(name));
+        fs::create_dir(&one).unwrap();
+        fs::create_dir(&other).unwrap();
+        let path = one.join("page.html");
+        let mut page = LivePage::open(&path, false, facts()).unwrap();
+        page.begin();
+        until("the page is there", || path.exists());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        // Somebody puts a link in the place of the folder.
+        fs::rename(&one, &moved).unwrap();
+        std::os::unix::fs::symlink(&other, &one).unwrap();
+        page.finish(at(1.0), None).unwrap();
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 0, "the link was followed");
+        let page = moved.join("page.html");
+        assert!(fs::read_to_string(&page).unwrap().contains("0 ok, 0 failed in 1.0 s"));
+        assert_eq!(fs::metadata(&page).unwrap().permissions().mode() & 0o777, 0o640);
     }
 }

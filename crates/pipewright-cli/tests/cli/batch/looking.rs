@@ -56,6 +56,34 @@ fn the_page_of_a_running_batch_is_there_at_once_and_says_that_it_runs() {
 }
 
 #[test]
+fn a_batch_that_cannot_start_leaves_the_page_of_another_as_it_is() {
+    let place = Place::new();
+    place.write("page.html", "the old page");
+    let wait = "until [ -e go ]; do sleep 0.05; done";
+    let args =
+        ["batch", "-q", "-j1", "--html", "page.html", "--log", "run.db", "--", "sh", "-c", wait];
+    let mut batch = place.tool(&[&args[..], &[":::", "1"]].concat()).spawn().unwrap();
+    let page = || place.read("page.html");
+    until("the page says what runs", || page().contains("1 running · 0 left"));
+    let before = page();
+    // By mistake the same again.
+    let again = || place.tool(&[&args[..], &[":::", "1"]].concat()).output().unwrap();
+    let (second, after) = (again(), page());
+    place.write("go", "");
+    assert_eq!(batch.wait().unwrap().code(), Some(0));
+    refused(&second, &["run.db"]);
+    assert!(after == before, "another page: {after}");
+    let before = page();
+    assert!(before.contains("<h1>1 ok, 0 failed"), "{before}");
+    refused(&again(), &["run.db"]);
+    assert!(page() == before, "another page: {}", page());
+    // A page that cannot be written is known before anything runs, and there is no log.
+    let args = ["batch", "-q", "--html", "no/page", "--log", "other.db", "--", "touch", "ran"];
+    refused(&place.tool(&[&args[..], &[":::", "1"]].concat()).output().unwrap(), &["no/page"]);
+    assert!(!place.path("other.db").exists() && !place.path("ran").exists());
+}
+
+#[test]
 fn a_page_of_a_log_has_the_jobs_of_the_last_input() {
     let place = Place::new();
     let input = |of_apps: &str| {

@@ -1,6 +1,7 @@
 //! A folder that is known by what it is, not by its name: a user who may write in the folder above can put another one,
 //! or a link, in its place.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -84,8 +85,8 @@ impl OpenFolder {
     ///
     /// # Errors
     /// Something has the name, or the file cannot be created.
-    pub fn create_new(&self, name: &str, is_private: bool) -> io::Result<File> {
-        self.0.create_new(name, is_private)
+    pub fn create_new(&self, name: impl AsRef<OsStr>, is_private: bool) -> io::Result<File> {
+        self.0.create_new(name.as_ref(), is_private)
     }
 
     /// Creates a file that all users may read from its first moment on, and only its owner write, whatever the mask says.
@@ -117,16 +118,16 @@ impl OpenFolder {
     ///
     /// # Errors
     /// It is missing, something else ([`Distrust`]), or cannot be opened.
-    pub fn open_to_read(&self, name: &str) -> io::Result<File> {
-        regular(self.0.open_to_read(name)?)
+    pub fn open_to_read(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        regular(self.0.open_to_read(name.as_ref())?)
     }
 
     /// Removes a file, if it is there.
     ///
     /// # Errors
     /// It cannot be removed.
-    pub fn remove(&self, name: &str) -> io::Result<()> {
-        match self.0.remove(name) {
+    pub fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        match self.0.remove(name.as_ref()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -136,8 +137,8 @@ impl OpenFolder {
     ///
     /// # Errors
     /// It is missing, or the folder cannot be written.
-    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
+    pub fn rename(&self, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> io::Result<()> {
+        self.0.rename(from.as_ref(), to.as_ref())
     }
 }
 
@@ -150,6 +151,7 @@ fn regular(file: File) -> io::Result<File> {
 
 #[cfg(unix)]
 mod imp {
+    use std::ffi::OsStr;
     use std::fs::{DirBuilder, File, Metadata, Permissions};
     use std::io;
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
@@ -185,7 +187,7 @@ mod imp {
             self.metadata().map(|found| (found.dev(), found.ino()))
         }
 
-        pub(super) fn create_new(&self, name: &str, is_private: bool) -> io::Result<File> {
+        pub(super) fn create_new(&self, name: &OsStr, is_private: bool) -> io::Result<File> {
             let flags = CAREFUL | OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::APPEND;
             let mode = Mode::from_raw_mode(if is_private { 0o600 } else { 0o666 });
             Ok(openat(&self.0, name, flags, mode)?.into())
@@ -210,15 +212,15 @@ mod imp {
             Ok(openat(&self.0, name, flags, Mode::empty())?.into())
         }
 
-        pub(super) fn open_to_read(&self, name: &str) -> io::Result<File> {
+        pub(super) fn open_to_read(&self, name: &OsStr) -> io::Result<File> {
             Ok(openat(&self.0, name, CAREFUL | OFlags::RDONLY, Mode::empty())?.into())
         }
 
-        pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
             Ok(unlinkat(&self.0, name, AtFlags::empty())?)
         }
 
-        pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
             Ok(renameat(&self.0, from, &self.0, to)?)
         }
     }
@@ -226,6 +228,7 @@ mod imp {
 
 #[cfg(windows)]
 mod imp {
+    use std::ffi::OsStr;
     use std::fs::{self, File, Metadata, OpenOptions};
     use std::io;
     use std::path::{Path, PathBuf};
@@ -255,7 +258,7 @@ mod imp {
             Ok(())
         }
 
-        pub(super) fn create_new(&self, name: &str, _: bool) -> io::Result<File> {
+        pub(super) fn create_new(&self, name: &OsStr, _: bool) -> io::Result<File> {
             OpenOptions::new().append(true).create_new(true).open(self.0.join(name))
         }
 
@@ -267,15 +270,15 @@ mod imp {
             OpenOptions::new().append(true).open(self.0.join(name))
         }
 
-        pub(super) fn open_to_read(&self, name: &str) -> io::Result<File> {
+        pub(super) fn open_to_read(&self, name: &OsStr) -> io::Result<File> {
             File::open(self.0.join(name))
         }
 
-        pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
             fs::remove_file(self.0.join(name))
         }
 
-        pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
             fs::rename(self.0.join(from), self.0.join(to))
         }
     }

@@ -61,6 +61,17 @@ pub fn create(path: &Path, is_private: bool) -> io::Result<File> {
     }
 }
 
+/// Opens a file as [`create`] does, but leaves it as it is: its contents, and the rights of one that was there.
+///
+/// # Errors
+/// As [`create`].
+pub fn open_as_it_is(path: &Path, is_private: bool) -> io::Result<File> {
+    match is_private {
+        true => imp::open_private(path),
+        false => open(path, OpenOptions::new().write(true).create(true).truncate(false)),
+    }
+}
+
 /// Opens a file that a user has named as the options say, but not through a link that [`check_link`] refuses.
 ///
 /// # Platform
@@ -506,6 +517,16 @@ mod imp {
     }
 
     pub(super) fn create_private(path: &Path) -> io::Result<File> {
+        let file = open_private(path)?;
+        if file.metadata()?.is_file() {
+            // Before anything is written to one that was there.
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            file.set_len(0)?;
+        }
+        Ok(file)
+    }
+
+    pub(super) fn open_private(path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         let file = open(path, options.write(true).create(true).truncate(false).mode(0o600))?;
         let found = file.metadata()?;
@@ -514,9 +535,6 @@ mod imp {
                 // He could give others the rights again, also where this is root.
                 return Err(Distrust::OtherOwner(found.uid()).into());
             }
-            // Before anything is written to one that was there.
-            file.set_permissions(Permissions::from_mode(0o600))?;
-            file.set_len(0)?;
         } else if found.file_type().is_fifo() && !is_this_user(found.uid()) && found.uid() != 0 {
             // He reads it.
             return Err(Distrust::OtherOwner(found.uid()).into());
@@ -611,6 +629,10 @@ mod imp {
 
     pub(super) fn create_private(path: &Path) -> io::Result<File> {
         File::create(path)
+    }
+
+    pub(super) fn open_private(path: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).create(true).truncate(false).open(path)
     }
 
     pub(super) fn create_folder(path: &Path) -> io::Result<()> {
