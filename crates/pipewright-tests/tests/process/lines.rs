@@ -193,12 +193,12 @@ fn both_ends_of_a_stream_are_kept_with_every_verb() {
     drop(events);
     // A file that cannot be written is told like one of a tee.
     let nowhere = dir.path().join("nowhere");
-    let failed = command.clone().spill_to(nowhere).capture().unwrap();
+    let failed = command.spill_to(nowhere).capture().unwrap();
     assert!(failed.truncated && failed.stdout_file.is_none() && failed.success());
     assert_eq!(failed.tee_failed.map(|it| it.kind), Some(std::io::ErrorKind::NotFound));
     // Verbs that keep nothing make no file, and a stream that fits is left as it is.
     let files = std::fs::read_dir(dir.path()).unwrap().count();
-    command.stdout(Stdio::null()).run().unwrap();
+    command.spill_to(dir.path()).stdout(Stdio::null()).run().unwrap();
     let mut command = puppet(["out=short"]);
     command.limit(Limit::keep_head_and_tail(2, 3)).spill_to(dir.path());
     assert_eq!(command.read().unwrap(), "short");
