@@ -202,7 +202,7 @@ struct Stream {
     exceeds_most: bool,
     /// The first failure. What came after it is not kept.
     failed: Option<io::Error>,
-    /// That of the file with all of the stream.
+    /// The first error of the file with all of the stream.
     spill_failed: Option<SpillFailed>,
 }
 

@@ -345,7 +345,8 @@ macro_rules! option_setters {
             /// part to a file of its own in this folder: all of it, from its first byte on. The line about what is left
             /// out names the file, and so do [`stdout_file`](crate::Captured::stdout_file) and
             /// [`stderr_file`](crate::Captured::stderr_file). Only its owner can read it, and nobody removes it. If it
-            /// cannot be written, that line says so, and [`tee_failed`](crate::Captured::tee_failed). A disk that does not answer holds the run up.
+            /// cannot be written, that line says so, and [`tee_failed`](crate::Captured::tee_failed). A disk that does
+            /// not answer holds the run up.
             ///
             /// ```
             /// use pipewright::{Command, Limit};

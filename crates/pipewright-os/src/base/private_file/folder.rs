@@ -89,7 +89,8 @@ impl OpenFolder {
         self.0.create_new(name.as_ref(), is_private)
     }
 
-    /// Creates a file that all users may read from its first moment on, and only its owner write, whatever the mask says.
+    /// Creates a file that all users may read from its first moment on, and only its owner write, whatever the mask
+    /// says.
     ///
     /// # Platform
     /// Unix: mode 0644, where the filesystem keeps modes. The process has no mask meanwhile: no other thread may create
