@@ -1,6 +1,6 @@
 //! The log of a batch for people and scripts: counts, a table, JSON lines, a page, the output of a job.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use crate::job::JobId;
 use crate::journal::read::{AttemptFilter, JobQuery, Log};
 use crate::journal::rows::{AttemptRow, Counts, JobRow, RunningRow};
 use crate::journal::{JobState, LogError, system_time};
-use crate::vocabulary::{AttemptKey, AttemptOutcome, Failure};
+use crate::vocabulary::{AttemptKey, AttemptOutcome, Failure, JobOutcome};
 use crate::watch::text::{columns, duration, line};
 use crate::watch::{BatchFacts, PageModel, named};
 
@@ -263,19 +263,28 @@ impl LogView {
             log: Some(self.log.path().display().to_string()),
         };
         let mut page = PageModel::new(facts);
+        let last = runs.last().filter(|run| run.ended.is_none());
+        let is_running = last.map(|_| self.log.is_running()).transpose()?;
+        let this = last.filter(|_| is_running == Some(Some(true)));
+        let mut seen = SeenAttempts::new(this.map(|run| run.number));
         self.log.for_each_attempt_of_input(|attempt| {
+            seen.add(&attempt);
             let end = &attempt.end;
             let last_lines = attempt.stderr_tail.as_deref().unwrap_or_default();
             let text = &named(&attempt.job.command, attempt.job.name.as_deref());
             page.ended(attempt.job.row.into(), end, attempt.slot.unwrap_or(0), text, last_lines);
             ControlFlow::Continue(())
         })?;
+        let running = if this.is_some() { self.log.running()? } else { Vec::new() };
+        running.iter().for_each(|attempt| seen.runs(attempt));
         let end = runs.iter().filter_map(|run| run.ended).fold(started, f64::max);
+        page.lasts_until(system_time(end));
+        let mut before = 0;
         self.log.for_each_job_of_input(|job| {
-            if let Some(outcome) = job.state.outcome() {
+            if let Some(outcome) = job.state.outcome().filter(|_| seen.is_over(&job)) {
                 let text = named(&job.command, job.name.as_deref());
-                page.lasts_until(system_time(end));
                 page.settled(job.row.into(), job.number, &text, outcome, job.reason.as_deref());
+                before += u64::from(!seen.is_of_this_run(&job));
             }
             ControlFlow::Continue(())
         })?;
@@ -283,28 +292,87 @@ impl LogView {
             0 => {}
             1 => page.note("1 job that the last input does not have is left out"),
             jobs => {
-                page.note(&format!("{jobs} jobs that the last input does not have are left out"))
+                page.note(&format!("{jobs} jobs that the last input does not have are left out"));
             }
         }
-        let has_ended = runs.last().is_none_or(|run| run.ended.is_some());
-        match has_ended || !self.log.is_running()? {
-            true if has_ended => page.is_over(),
-            true => {
-                page.note("the last run was killed, and can be resumed");
+        match this {
+            None => {
+                match is_running {
+                    Some(Some(_)) => page.note("the last run was killed, and can be resumed"),
+                    Some(None) => page.note("the last run runs, or was killed"),
+                    None => {}
+                }
                 page.is_over();
             }
-            false => {
-                for attempt in self.log.running()? {
+            Some(run) => {
+                for attempt in running {
                     let RunningRow { job, attempt, slot, since, .. } = attempt;
                     let key = AttemptKey { job: job.number, attempt };
                     let text = &named(&job.command, job.name.as_deref());
                     page.started(key, slot.unwrap_or(0), text, system_time(since));
                 }
                 page.added(self.log.jobs_of_input()?);
+                page.runs_since(system_time(run.started), before);
                 page.lasts_until(SystemTime::now());
             }
         }
         Ok(page.html())
+    }
+}
+
+/// The attempts that tell which jobs are over while a run goes on: the log has the ends of earlier runs for jobs that
+/// this one does again.
+struct SeenAttempts {
+    /// The number of the run. `None`: none goes on.
+    run: Option<u32>,
+    /// The rows of the jobs that it has tried.
+    tried: HashSet<u32>,
+    /// Those that had failed before.
+    failed: HashSet<u32>,
+    /// It does jobs again that had failed.
+    retries_failed: bool,
+}
+
+impl SeenAttempts {
+    fn new(run: Option<u32>) -> SeenAttempts {
+        SeenAttempts { run, tried: HashSet::new(), failed: HashSet::new(), retries_failed: false }
+    }
+
+    fn add(&mut self, attempt: &AttemptRow) {
+        let (job, outcome) = (attempt.job.row, &attempt.end.outcome);
+        // The jobs of these were not over.
+        let is_end = !matches!(outcome, AttemptOutcome::Interrupted | AttemptOutcome::Cancelled);
+        match self.run {
+            None => {}
+            Some(run) if attempt.run == run => self.tries(job),
+            Some(_) if is_end && !outcome.is_success() => drop(self.failed.insert(job)),
+            Some(_) => {}
+        }
+    }
+
+    fn runs(&mut self, attempt: &RunningRow) {
+        if self.run == Some(attempt.run) {
+            self.tries(attempt.job.row);
+        }
+    }
+
+    fn tries(&mut self, job: u32) {
+        self.tried.insert(job);
+        self.retries_failed |= self.failed.contains(&job);
+    }
+
+    /// Returns true if the end of the job is from this run. Ends without an attempt are from the first one.
+    fn is_of_this_run(&self, job: &JobRow) -> bool {
+        self.run == Some(1) || self.tried.contains(&job.row)
+    }
+
+    /// Returns true if this run does not do the job again.
+    fn is_over(&self, job: &JobRow) -> bool {
+        match job.state.outcome() {
+            _ if self.run.is_none() || self.is_of_this_run(job) => true,
+            Some(JobOutcome::Failed | JobOutcome::Skipped) => !self.retries_failed,
+            outcome => !matches!(outcome, Some(JobOutcome::NotRun | JobOutcome::Stopped)),
+        }
     }
 }
 

@@ -210,13 +210,14 @@ impl Log {
         runner::lost_outputs(&self.connection).map_err(|error| self.error(error))
     }
 
-    /// Returns true if the runner that wrote last is a process of this machine that lives.
+    /// Returns true if the runner that wrote last lives, and false if it was killed or there is none. `None`: nobody here
+    /// knows.
     ///
     /// # Errors
     /// The log cannot be read, here and below.
-    pub(crate) fn is_running(&self) -> Result<bool, LogError> {
+    pub(crate) fn is_running(&self) -> Result<Option<bool>, LogError> {
         let runner = Runner::last(&self.connection).map_err(|error| self.error(error))?;
-        Ok(runner.is_some_and(|runner| runner.runs()))
+        Ok(runner.map_or(Some(false), |runner| runner.lives()))
     }
 
     /// Returns the number of jobs of the last input, if it was read to its end.

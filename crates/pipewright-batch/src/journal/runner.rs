@@ -76,6 +76,15 @@ impl Runner {
             && start_time(self.pid) == self.pid_start
     }
 
+    /// Returns true if it runs, as far as this process can tell, and false if it was killed. `None`: it is on another
+    /// machine, say, and nobody here knows. This process is one that runs.
+    pub(crate) fn lives(&self) -> Option<bool> {
+        // Without its own, this process sees no others.
+        let is_seen = self.is_of_this_boot() && start_time(std::process::id()).is_some();
+        let start = self.pid_start.filter(|_| is_seen)?;
+        Some(!self.has_ended && start_time(self.pid) == Some(start))
+    }
+
     /// Returns true if it ran on this machine, since this boot.
     pub(crate) fn is_of_this_boot(&self) -> bool {
         self.host == host_name() && self.boot_id == boot_id()

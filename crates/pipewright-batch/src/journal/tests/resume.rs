@@ -238,6 +238,28 @@ fn a_page_has_the_command_of_the_last_run_that_had_one() {
     }
 }
 
+#[test]
+fn a_page_says_that_a_run_was_killed_only_if_its_process_is_surely_gone() {
+    let folder = Folder::new();
+    // This process runs it.
+    let journal = create(&folder.log());
+    let page = || crate::view::LogView::open(folder.log()).unwrap().page().unwrap();
+    assert!(page().contains("<h1>Running: "), "{}", page());
+    drop(journal);
+    let connection = rusqlite::Connection::open(folder.log()).unwrap();
+    let (gone, unknown) = ("the last run was killed", "the last run runs, or was killed");
+    let known = pipewright_os::process::open::start_time(std::process::id()).is_some();
+    for (change, words) in [
+        ("pid_start = pid_start + 1", if known { gone } else { unknown }),
+        ("pid_start = NULL", unknown),
+        ("pid_start = 1, boot_id = 'another boot'", unknown),
+        ("boot_id = NULL, host = 'elsewhere'", unknown),
+    ] {
+        connection.execute(&format!("UPDATE runs SET {change}"), []).unwrap();
+        assert!(page().contains(words) && !page().contains("Running: "), "{change}: {}", page());
+    }
+}
+
 /// Stores an output as `--output-dir` does. Returns its folder.
 fn stored(folder: &Folder, number: u64, stdout: &str, facts: &str) -> PathBuf {
     let path = folder.0.path().join(number.to_string());

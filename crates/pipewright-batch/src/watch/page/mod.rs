@@ -78,6 +78,8 @@ pub(crate) struct PageModel {
     rate: Rate,
     /// The start of the batch for the rate.
     began: Instant,
+    /// The jobs that were over before the run began whose rate it is.
+    before: u64,
 }
 
 /// An attempt that runs.
@@ -147,6 +149,7 @@ impl PageModel {
             is_live: false,
             rate: Rate::new(began),
             began,
+            before: 0,
         }
     }
 
@@ -256,9 +259,19 @@ impl PageModel {
         }
     }
 
+    /// Takes note that a run goes on since that time, and that so many jobs were over before.
+    pub(crate) fn runs_since(&mut self, started: SystemTime, before: u64) {
+        self.rate = Rate::new(self.instant(self.since_start(started)));
+        self.before = before;
+    }
+
     /// Returns the time of the last update for the rate.
     fn now(&self) -> Instant {
-        let since = Duration::try_from_secs_f64(self.end_seconds).unwrap_or_default();
+        self.instant(self.end_seconds)
+    }
+
+    fn instant(&self, after_seconds: f64) -> Instant {
+        let since = Duration::try_from_secs_f64(after_seconds).unwrap_or_default();
         self.began.checked_add(since).unwrap_or(self.began)
     }
 
@@ -279,9 +292,10 @@ impl PageModel {
             return None;
         }
         let done = self.resumed + self.counts.all();
+        let ended = self.counts.all().saturating_sub(self.before);
         let not_over = self.total.map(|total| total.saturating_sub(done));
         let left = not_over.map(|jobs| jobs.saturating_sub(self.running.len() as u64));
-        let time = not_over.and_then(|jobs| self.rate.left(self.now(), self.counts.all(), jobs));
+        let time = not_over.and_then(|jobs| self.rate.left(self.now(), ended, jobs));
         let seconds = time.map(|time| time.as_secs_f64());
         Some(Ahead { running: self.running.len(), left, seconds })
     }

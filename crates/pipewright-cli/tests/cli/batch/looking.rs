@@ -108,6 +108,34 @@ fn a_page_of_a_log_has_the_jobs_of_the_last_input() {
 }
 
 #[test]
+fn a_page_of_a_resumed_batch_that_runs_counts_what_is_over() {
+    let place = Place::new();
+    let script = "case {} in 1) ;; 2) [ -e again ] || exit 2; until [ -e go ]; do sleep 0.05; done ;; 3) exit 3 ;; \
+                  esac";
+    let words = ["batch", "-q", "-j1", "--halt", "soon,fail=2", "--log", "run.db"];
+    let input = ["--", "sh", "-c", script, ":::", "1", "2", "3", "4", "5"];
+    let first = place.tool(&[&words[..], &input].concat()).output().unwrap();
+    assert_eq!(first.status.code(), Some(123), "{}", err(&first));
+    place.write("again", "");
+    let again = ["--resume", "--retry-failed"];
+    let mut batch = place.tool(&[&words[..], &again, &input].concat()).spawn().unwrap();
+    let page = || {
+        assert_eq!(jobs(&place, &["--html", "page.html"]).status.code(), Some(0));
+        place.read("page.html")
+    };
+    until("the first retry runs", || page().contains("1 running · "));
+    let text = page();
+    place.write("go", "");
+    assert_eq!(batch.wait().unwrap().code(), Some(123));
+    // Neither the job that failed nor those that did not run are over: this run does them again.
+    assert!(text.contains("<h1>Running: 1 ok, 0 failed in"), "{text}");
+    assert!(text.contains("1 running · 3 left"), "{text}");
+    // Nothing of this run has ended, so nobody knows how long it takes.
+    assert!(text.contains("\"left_seconds\":null"), "{text}");
+    assert!(page().contains("<h1>4 ok, 1 failed in"));
+}
+
+#[test]
 fn jobs_lists_what_its_options_ask_for() {
     let place = with_log();
     let all = jobs(&place, &[]);
