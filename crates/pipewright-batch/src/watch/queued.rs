@@ -440,7 +440,8 @@ impl<W: Write + Seek> Pieces<W> {
 
     /// Writes what waits, and closes the file.
     pub(super) fn flush_closed(&mut self, close: impl FnOnce(&mut W) -> io::Result<()>) {
-        if self.pending.is_empty() {
+        // What was written because it was much has no closing yet.
+        if self.pending.is_empty() && self.closed_at.is_some() {
             return;
         }
         self.flush();
@@ -589,6 +590,18 @@ mod tests {
         pieces.add(b"third\n");
         pieces.finish().unwrap();
         assert_eq!(pieces.writer.text, b"first\nsecond\nthird\n");
+    }
+
+    #[test]
+    fn a_file_is_closed_though_nothing_waits_any_more() {
+        let mut pieces = Pieces::new(io::Cursor::new(Vec::new()));
+        let close = |writer: &mut io::Cursor<Vec<u8>>| writer.write_all(b"]");
+        pieces.add(&[b'x'; WRITE_BYTES]);
+        assert!(pieces.is_empty(), "it was written at once");
+        pieces.flush_closed(close);
+        pieces.flush_closed(close);
+        let text = pieces.writer.get_ref();
+        assert!(text.len() == WRITE_BYTES + 1 && text.ends_with(b"x]"));
     }
 
     #[test]
