@@ -18,7 +18,7 @@ pub(super) const MOST_WHOLE_COLUMNS: usize = 2_000;
 const MOST_LAST_LINES: usize = 20;
 
 /// Reasons that are told apart.
-const MOST_REASONS: usize = 200;
+pub(super) const MOST_REASONS: usize = 200;
 
 /// Words of a command that may stand in its last line.
 const MOST_WORDS: usize = 64;
@@ -71,6 +71,8 @@ pub(super) struct Failures {
     /// Those that are skipped leave room for the others.
     skipped: BTreeMap<u64, Failure>,
     pub(super) reasons: Vec<Reason>,
+    /// The number of jobs that have none of those reasons.
+    pub(super) of_other_reasons: u64,
     places: HashMap<(JobOutcome, String, String), usize>,
     /// The failed attempts of jobs that are not over.
     ends: HashMap<u64, LastEnd>,
@@ -173,7 +175,10 @@ impl Failures {
         let key = (state, reason, pattern);
         let place = match self.places.get(&key) {
             Some(place) => *place,
-            None if self.reasons.len() >= MOST_REASONS => return None,
+            None if self.reasons.len() >= MOST_REASONS => {
+                self.of_other_reasons += 1;
+                return None;
+            }
             None => {
                 let reason = key.1.clone();
                 self.reasons.push(Reason { state, reason, last_line, jobs: 0, first_job: job });

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::failures::{Failure, Reason};
+use super::failures::{Failure, MOST_REASONS, Reason};
 use super::{Ahead, Interval, KeptAttempt, MOST_FAILURES, PageModel, Running};
 use crate::vocabulary::JobOutcome;
 use crate::watch::events::unix_seconds;
@@ -52,6 +52,7 @@ pub(super) fn page(model: &PageModel) -> String {
          {noscript}<title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body{data}>\n<main>\n",
         escape(&verdict),
     );
+    let median = model.median();
     head(&mut page, model, &verdict);
     running(&mut page, model);
     failures(&mut page, model);
@@ -61,10 +62,10 @@ pub(super) fn page(model: &PageModel) -> String {
         page.push_str("</section>\n");
     }
     if model.histogram.total > 0 {
-        write_durations(&mut page, model);
+        write_durations(&mut page, model, median);
         table(&mut page, model);
     }
-    foot(&mut page, model);
+    foot(&mut page, model, median);
     page
 }
 
@@ -156,6 +157,7 @@ fn head(page: &mut String, model: &PageModel, verdict: &str) {
     }
     let _ = writeln!(page, "<p class=\"facts\">{}</p>", escape(&facts.join(" · ")));
     let mut notes = model.notes.clone();
+    notes.extend(words_left_out(model.other_notes, "more messages are left out"));
     notes.extend(model.halted.as_ref().map(|cause| format!("ended early: {cause}")));
     if !notes.is_empty() {
         page.push_str("<ul class=\"notes\">\n");
@@ -210,6 +212,11 @@ fn failures(page: &mut String, model: &PageModel) {
     if groups.len() > MOST_FIRST {
         page.push_str("</details>\n");
     }
+    let others = model.failures.of_other_reasons;
+    let words = format!("have other reasons: the page tells {MOST_REASONS} apart");
+    if let Some(words) = words_left_out(others, &words) {
+        let _ = writeln!(page, "<p class=\"note\">{words}.</p>");
+    }
     let is_skipped = |failure: &&&Failure| failure.state == Some(JobOutcome::Skipped);
     let shown = kept.iter().filter(|failure| !is_skipped(failure)).count() as u64;
     if all > shown {
@@ -219,6 +226,11 @@ fn failures(page: &mut String, model: &PageModel) {
         );
     }
     page.push_str("</section>\n");
+}
+
+/// Returns a sentence about what is left out, if something is.
+fn words_left_out(count: u64, words: &str) -> Option<String> {
+    (count > 0).then(|| format!("{count} {words}"))
 }
 
 /// Jobs with one reason.
@@ -356,9 +368,9 @@ fn row(page: &mut String, attempt: &KeptAttempt) {
     );
 }
 
-fn foot(page: &mut String, model: &PageModel) {
+fn foot(page: &mut String, model: &PageModel, median: Option<f64>) {
     // "<" would start markup in a script element. In JSON the escape means the same.
-    let json = model.json().replace('<', "\\u003c");
+    let json = model.json(median).replace('<', "\\u003c");
     let _ = write!(
         page,
         "<footer>\n<p><a id=\"download\" download=\"pipewright-batch.json\" href=\"#data\">Download the data (JSON)</a>\
@@ -617,9 +629,9 @@ fn legend(page: &mut String, model: &PageModel) {
 // The histogram of durations.
 
 /// Writes the histogram, with its figures.
-fn write_durations(page: &mut String, model: &PageModel) {
+fn write_durations(page: &mut String, model: &PageModel, median: Option<f64>) {
     let histogram = &model.histogram;
-    let Some(median) = model.median() else { return };
+    let Some(median) = median else { return };
     let total = histogram.total;
     let mean = histogram.sum_seconds / total as f64;
     // Writing to a String does not fail.

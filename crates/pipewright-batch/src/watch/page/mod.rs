@@ -21,6 +21,7 @@ mod live;
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
@@ -62,11 +63,13 @@ pub(crate) struct PageModel {
     total: Option<u64>,
     halted: Option<String>,
     notes: Vec<String>,
+    /// The number of notes that are left out.
+    other_notes: u64,
     kept: Kept,
     busy: Busy,
     histogram: Histogram,
     /// The durations of all attempts.
-    durations: Vec<f32>,
+    durations: Durations,
     failures: Failures,
     running: HashMap<AttemptKey, Running>,
     /// The time of the last event, in seconds from the start.
@@ -119,12 +122,14 @@ struct Data<'a> {
     states: BTreeMap<&'static str, u64>,
     failures: Vec<&'a Failure>,
     reasons: &'a [Reason],
+    other_reasons: u64,
     attempts: Vec<&'a KeptAttempt>,
     other_attempts: u64,
     busy: &'a Busy,
     durations: &'a Histogram,
     median_seconds: Option<f64>,
     notes: &'a [String],
+    other_notes: u64,
 }
 
 impl PageModel {
@@ -138,10 +143,11 @@ impl PageModel {
             total: None,
             halted: None,
             notes: Vec::new(),
+            other_notes: 0,
             kept: Kept::new(MOST_ATTEMPTS),
             busy: Busy::default(),
             histogram: Histogram::default(),
-            durations: Vec::new(),
+            durations: Durations::default(),
             failures: Failures::default(),
             running: HashMap::new(),
             end_seconds: 0.0,
@@ -198,6 +204,8 @@ impl PageModel {
     pub(crate) fn note(&mut self, text: &str) {
         if self.notes.len() < MOST_NOTES {
             self.notes.push(line(text, MOST_LINE_COLUMNS));
+        } else {
+            self.other_notes += 1;
         }
     }
 
@@ -300,9 +308,9 @@ impl PageModel {
         Some(Ahead { running: self.running.len(), left, seconds })
     }
 
-    /// Returns the median of the durations.
+    /// Returns the median of the durations. Sorts all of them, more or less.
     fn median(&self) -> Option<f64> {
-        let mut durations = self.durations.clone();
+        let mut durations = self.durations.all();
         let middle = durations.len() / 2;
         let is_even = durations.len() % 2 == 0;
         let (below, upper, _) = durations
@@ -318,8 +326,8 @@ impl PageModel {
         html::page(self)
     }
 
-    /// Returns the data of the page.
-    fn json(&self) -> String {
+    /// Returns the data of the page. The median is that of all attempts.
+    fn json(&self, median_seconds: Option<f64>) -> String {
         let states = JobOutcome::ALL.map(|outcome| (outcome.name(), self.counts.of(outcome)));
         let ahead = self.ahead();
         let data = Data {
@@ -339,12 +347,14 @@ impl PageModel {
             states: states.into_iter().collect(),
             failures: self.failures.kept().collect(),
             reasons: &self.failures.reasons,
+            other_reasons: self.failures.of_other_reasons,
             attempts: self.kept.sorted(),
             other_attempts: self.kept.others,
             busy: &self.busy,
             durations: &self.histogram,
-            median_seconds: self.median(),
+            median_seconds,
             notes: &self.notes,
+            other_notes: self.other_notes,
         };
         // It has string keys and finite numbers only, so this does not fail.
         serde_json::to_string(&data).unwrap_or_default()
@@ -438,6 +448,33 @@ impl Kept {
                 .then((one.job, one.attempt).cmp(&(other.job, other.attempt)))
         });
         all
+    }
+}
+
+// The durations of all attempts, of which a copy is cheap: the driver waits for one while a page is made.
+
+/// Durations that are copied together.
+const MOST_NEW: usize = 4_096;
+
+/// Durations in seconds.
+#[derive(Debug, Clone, Default)]
+struct Durations {
+    /// Shared by all copies.
+    full: Vec<Arc<[f32]>>,
+    new: Vec<f32>,
+}
+
+impl Durations {
+    fn push(&mut self, seconds: f32) {
+        self.new.push(seconds);
+        if self.new.len() == MOST_NEW {
+            self.full.push(std::mem::take(&mut self.new).into());
+        }
+    }
+
+    fn all(&self) -> Vec<f32> {
+        let full = self.full.iter().flat_map(|part| part.iter());
+        full.chain(&self.new).copied().collect()
     }
 }
 

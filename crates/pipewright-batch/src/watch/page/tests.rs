@@ -127,6 +127,37 @@ fn failures_stand_below_their_reason_with_their_whole_command() {
 }
 
 #[test]
+fn a_page_says_how_many_reasons_and_messages_it_leaves_out() {
+    let mut model = PageModel::new(facts());
+    for job in 1..=250_u64 {
+        // A number would be the same reason.
+        let said = format!("bad {}", "x".repeat(job as usize));
+        run(&mut model, job, AttemptOutcome::Exited(1), (0.0, 1.0), ("y", &said));
+        model.note(&format!("note {job}"));
+    }
+    model.is_over();
+    let page = model.html();
+    assert!(
+        page.contains("<p class=\"note\">50 have other reasons: the page tells 200 apart.</p>")
+    );
+    assert!(page.contains("<li>230 more messages are left out</li>"), "{page}");
+    let data = data(&page);
+    assert_eq!((&data["other_reasons"], &data["other_notes"]), (&50.into(), &230.into()));
+}
+
+#[test]
+fn a_copy_of_many_durations_shares_them() {
+    let mut durations = Durations::default();
+    (0..20_000_u16).for_each(|number| durations.push(number.into()));
+    let copy = durations.clone();
+    let is_shared = |(one, other): (&Arc<[f32]>, &Arc<[f32]>)| Arc::ptr_eq(one, other);
+    assert!(durations.full.iter().zip(&copy.full).all(is_shared) && copy.full.len() == 4);
+    assert!(copy.new.len() < MOST_NEW);
+    let all: Vec<f32> = (0..20_000_u16).map(f32::from).collect();
+    assert!(copy.all() == all);
+}
+
+#[test]
 fn the_median_is_that_of_all_attempts() {
     let mut model = PageModel::new(facts());
     assert_eq!(model.median(), None);
