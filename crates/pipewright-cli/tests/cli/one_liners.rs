@@ -149,8 +149,7 @@ fn each_line_does_what_its_original_does() {
         if differs.contains("the file has both") {
             let lines = |done: &Done| -> BTreeMap<_, Vec<_>> {
                 let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-                let lines = |text: String| sorted(&text).into_iter().map(String::from).collect();
-                done.files.iter().map(|(name, it)| (name.clone(), lines(text(it)))).collect()
+                done.files.iter().map(|(name, it)| (name.clone(), sorted(&text(it)))).collect()
             };
             assert_eq!(lines(&done), lines(&theirs), "{said}\n{theirs_said}");
         } else if !differs.contains("files") {
