@@ -210,8 +210,8 @@ impl Log {
         runner::lost_outputs(&self.connection).map_err(|error| self.error(error))
     }
 
-    /// Returns true if the runner that wrote last lives, and false if it was killed or there is none. `None`: nobody here
-    /// knows.
+    /// Returns true if the runner that wrote last lives, and false if it was killed or there is none. `None`: nobody
+    /// here knows.
     ///
     /// # Errors
     /// The log cannot be read, here and below.
