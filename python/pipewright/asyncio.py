@@ -2,17 +2,20 @@
 
 All names are those of asyncio. `create_subprocess_exec`, `create_subprocess_shell` and their `Process`, with its
 streams, are asyncio's too; the command is a `pipewright.Popen`, and takes its options. No child watcher and no thread
-waits for it: one descriptor in the running loop does.
+waits for it: one descriptor in the running loop does. A thread ends what it has left behind.
 """
 
 from __future__ import annotations
 
 import asyncio as _asyncio
+import contextlib as _contextlib
 import io as _io
 import os as _os
 import sys
+import threading as _threading
 from asyncio import base_subprocess as _base
 from asyncio import subprocess as _std
+from functools import partial as _partial
 from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -143,6 +146,14 @@ class Process(_std.Process):
         return usage
 
 
+class _Command(_Popen[Any]):
+    """A command whose end a transport sees: nothing that its loop calls waits for the rest of a tree."""
+
+    def poll(self) -> Optional[int]:
+        code: Optional[int] = self.returncode
+        return code
+
+
 class _Transport(_base.BaseSubprocessTransport):
     """A command and its pipes in a loop."""
 
@@ -157,7 +168,7 @@ class _Transport(_base.BaseSubprocessTransport):
     def _start(
         self, args: Any, shell: bool, stdin: Any, stdout: Any, stderr: Any, bufsize: int, **options: Any
     ) -> None:
-        proc: Any = _Popen(args, shell=shell, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=bufsize, **options)
+        proc: Any = _Command(args, shell=shell, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=bufsize, **options)
         self._proc = self.command = proc
         number = proc._child.end_descriptor()
         if number is None:
@@ -168,21 +179,57 @@ class _Transport(_base.BaseSubprocessTransport):
             self._loop.add_reader(self._end.fileno(), self._look)
 
     def _look(self) -> None:
-        code = self.command.poll()
-        if code is None:
-            if self._end is None:
-                self._loop.call_later(_PAUSE, self._look)
-            return
+        # An error is told once, by the end.
+        with _contextlib.suppress(Exception):
+            if not self.command._child.has_ended():
+                if self._end is None:
+                    self._loop.call_later(_PAUSE, self._look)
+                return
         if self._end is not None:
             self._loop.remove_reader(self._end.fileno())
             self._end.close()
-        # What the command has left behind would hold its streams open.
-        self.command.close()
-        self._process_exited(code)
+        end = _partial(self._end_tree, self._loop)
+        if self.command.containment != "none":
+            # It takes the time that processes take to end, and the loop has other tasks.
+            with _contextlib.suppress(RuntimeError):
+                _threading.Thread(target=end, name="pipewright-end").start()
+                return
+        # There is nothing to wait for, or no room for a thread.
+        end()
+
+    def _end_tree(self, loop: Any) -> None:
+        # asyncio's code for a status that something else has taken.
+        code, error = 255, None
+        try:
+            code = self.command.wait()
+            # What the command has left behind would hold its streams open.
+            self.command.close()
+        except Exception as it:
+            error = it
+        # Nobody asks any more if the loop has been closed.
+        with _contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._has_ended, code, error)
+
+    def _has_ended(self, code: int, error: Optional[Exception]) -> None:
+        try:
+            if error is not None:
+                message = f"the end of the command {self.command.pid} is not known: {code} is reported"
+                self._loop.call_exception_handler({"message": message, "exception": error, "transport": self})
+        finally:
+            self._process_exited(code)
 
     def send_signal(self, signal: int) -> None:
         self._check_proc()
         self._proc.send_signal(signal)
+
+    # From Python 3.13 on, those of asyncio send a signal to the command alone.
+    def terminate(self) -> None:
+        self._check_proc()
+        self._proc.terminate()
+
+    def kill(self) -> None:
+        self._check_proc()
+        self._proc.kill()
 
     def __del__(self, *args: Any) -> None:
         super().__del__(*args)

@@ -243,6 +243,14 @@ impl Child {
         })
     }
 
+    /// Returns true once the child has ended. Waits for nothing: what is left of its tree is `poll`'s to see.
+    fn has_ended(&self, py: Python<'_>) -> PyResult<bool> {
+        guarded(|| match self.held(py)? {
+            Held::Open(child) => Ok(child.try_wait().map_err(Failure::Native)?.is_some()),
+            Held::Closed(_) => Ok(true),
+        })
+    }
+
     /// Returns the exit code, or `None` while the child runs.
     fn poll(&self, py: Python<'_>) -> PyResult<Option<i32>> {
         guarded(|| match self.held(py)? {

@@ -7,11 +7,13 @@ import gc
 import os
 import signal
 import sys
+import threading
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, List
 
 import pytest
-from helpers import is_alive, wait_until, written_pid
+from helpers import LIMIT, has_ended, is_alive, wait_until, written_pid
 
 import pipewright
 from pipewright import asyncio
@@ -44,13 +46,15 @@ def test_streams_and_codes_are_those_of_asyncio() -> None:
         killed = await module.create_subprocess_exec("sleep", "600")
         killed.send_signal(signal.SIGTERM)
         terminated = await killed.wait()
-        with pytest.raises(ProcessLookupError):
-            await killed.wait()
-            killed.send_signal(0)
-            raise ProcessLookupError
         with pytest.raises(FileNotFoundError):
             await module.create_subprocess_exec("no-such-program-at-all")
-        return line, rest, process.returncode, codes, len(large[0]), terminated
+        # From Python 3.11 on, there is nothing to signal after the wait.
+        is_refused = False
+        try:
+            killed.send_signal(signal.SIGTERM)
+        except ProcessLookupError:
+            is_refused = True
+        return line, rest, process.returncode, codes, len(large[0]), terminated, is_refused
 
     results = [asyncio.run(used(module)) for module in (asyncio, std_asyncio)]
     assert results[0] == results[1]
@@ -72,19 +76,131 @@ def test_what_a_command_leaves_behind_is_killed_and_holds_nothing_up(tmp_path: P
         wait_until(lambda: not is_alive(pid))
 
 
-def test_a_kill_and_a_cancelled_task_end_the_tree(tmp_path: Path) -> None:
-    async def main() -> None:
-        script = f"sleep 600 & echo $! > {tmp_path}/pid; wait"
-        process = await asyncio.create_subprocess_shell(script, stdout=PIPE)
-        while not (tmp_path / "pid").exists():
-            await asyncio.sleep(0.01)
+#: Leaves a `sleep` that holds none of the streams, and writes its pid.
+LEAVES = "sleep 600 > /dev/null & echo $! > {0}/pid.new; mv {0}/pid.new {0}/pid; wait"
+
+
+async def has_written(path: Path) -> int:
+    """Waits for a process id in a file that is there only with its text."""
+    until = time.monotonic() + LIMIT
+    while not path.exists():
+        assert time.monotonic() < until
+        await asyncio.sleep(0.01)
+    return written_pid(path)
+
+
+def test_a_kill_ends_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(folder: Path, tree: bool) -> int:
+        folder.mkdir()
+        process = await asyncio.create_subprocess_shell(LEAVES.format(folder), stdout=PIPE, tree=tree)
+        pid = await has_written(folder / "pid")
+        assert (process.containment == "none") != tree
         process.kill()
         assert await process.wait() == -9
-        assert process.containment != "none"
+        return pid
 
-    asyncio.run(main())
-    pid = written_pid(tmp_path / "pid")
-    wait_until(lambda: not is_alive(pid))
+    # As asyncio's own of Python 3.13.
+    base = std_asyncio.base_subprocess.BaseSubprocessTransport
+    monkeypatch.setattr(base, "kill", lambda self: self.send_signal(signal.SIGKILL))
+    has_ended(asyncio.run(main(tmp_path / "tree", True)))
+    # No end of the command ends this one.
+    has_ended(asyncio.run(main(tmp_path / "found", False)))
+
+
+def test_a_cancelled_start_ends_the_tree(tmp_path: Path) -> None:
+    async def main() -> int:
+        loop: Any = asyncio.get_running_loop()
+        connect, may_connect = loop.connect_read_pipe, asyncio.Event()
+
+        async def connect_later(*args: Any) -> Any:
+            await may_connect.wait()
+            return await connect(*args)
+
+        loop.connect_read_pipe = connect_later
+        start = asyncio.ensure_future(asyncio.create_subprocess_shell(LEAVES.format(tmp_path), stdout=PIPE))
+        pid = await has_written(tmp_path / "pid")
+        assert not start.done() and is_alive(pid)
+        start.cancel()
+        may_connect.set()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+        return pid
+
+    has_ended(asyncio.run(main()))
+
+
+def test_the_loop_goes_on_while_a_tree_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    closes, goes_on = threading.Event(), threading.Event()
+    waited: List[bool] = []
+    close = pipewright.Popen.close
+
+    def close_later(self: Any) -> None:
+        closes.set()
+        waited.append(goes_on.wait(10))
+        close(self)
+
+    async def main() -> int:
+        process = await asyncio.create_subprocess_exec("sh", "-c", "exit 3")
+        while not closes.is_set():
+            await asyncio.sleep(0.01)
+        # What the loop has to do itself does not wait for the tree either.
+        process.kill()
+        goes_on.set()
+        return await process.wait()
+
+    monkeypatch.setattr(pipewright.Popen, "close", close_later)
+    assert asyncio.run(asyncio.wait_for(main(), LIMIT)) == 3
+    assert waited == [True]
+
+
+def native_child() -> Any:
+    """Returns the class of native children."""
+    with pipewright.Popen(["true"]) as true:
+        return type(true._child)
+
+
+def test_a_status_that_something_else_has_taken_is_255_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: Any) -> Any:
+        raise ChildProcessError("no such child")
+
+    async def main() -> Any:
+        told: List[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+        process = await asyncio.create_subprocess_exec("sleep", "600", tree=False)
+        # A kernel of 2025 tells a status that has been taken, and so nothing is lost.
+        child = native_child()
+        for name in ("poll", "wait", "has_ended"):
+            monkeypatch.setattr(child, name, lost)
+        os.kill(process.pid, signal.SIGKILL)
+        os.waitpid(process.pid, 0)
+        code = await asyncio.wait_for(process.wait(), LIMIT)
+        # Turns in which the loop could be told again.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return code, [str(error) for error in told]
+
+    assert asyncio.run(main()) == (255, ["no such child"])
+
+
+def test_a_command_whose_end_no_descriptor_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    child, looks = native_child(), []
+    has_ended = child.has_ended
+
+    def look(self: Any) -> Any:
+        looks.append(has_ended(self))
+        return looks[-1]
+
+    async def main() -> Any:
+        process = await asyncio.create_subprocess_exec("sh", "-c", "read line; exit 3", stdin=PIPE)
+        while len(looks) < 3:
+            await asyncio.sleep(0.01)
+        await process.communicate(b"x\n")
+        return process.returncode
+
+    monkeypatch.setattr(child, "end_descriptor", lambda _: None)
+    monkeypatch.setattr(child, "has_ended", look)
+    assert asyncio.run(asyncio.wait_for(main(), LIMIT)) == 3
+    assert looks[:3] == [False] * 3 and looks[-1] and looks.count(True) == 1
 
 
 def test_options_of_pipewright_and_none_of_texts() -> None:
