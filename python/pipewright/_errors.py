@@ -113,7 +113,7 @@ class TimeoutExpired(_std.TimeoutExpired):
 
     >>> import pipewright
     >>> try:
-    ...     pipewright.run("echo started; sleep 60", shell=True, capture_output=True, timeout=0.2)
+    ...     pipewright.run("echo started; sleep 60", shell=True, capture_output=True, timeout=2)
     ... except pipewright.TimeoutExpired as error:
     ...     print(error.output, error.ending.outcome)
     b'started\\n' timed_out

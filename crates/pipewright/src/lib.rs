@@ -14,7 +14,7 @@
 //! // Both streams as text, the status and more. A timeout is not an error: the output so far is there.
 //! let capture = Command::new("sh")
 //!     .args(["-c", "echo started; sleep 60"])
-//!     .timeout(Duration::from_millis(100))
+//!     .timeout(Duration::from_secs(1))
 //!     .capture()?;
 //! assert_eq!(capture.stdout, "started\n");
 //! assert_eq!(capture.outcome, Outcome::TimedOut);

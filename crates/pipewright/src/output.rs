@@ -250,9 +250,9 @@ impl<T: CapturedStream> Captured<T> {
     /// use pipewright::{Command, ErrorKind};
     /// use std::time::Duration;
     /// let mut command = Command::new("sh");
-    /// command.args(["-c", "echo so far; sleep 60"]).timeout(Duration::from_millis(200));
+    /// command.args(["-c", "echo so far; sleep 60"]).timeout(Duration::from_secs(2));
     /// let error = command.capture()?.check().unwrap_err();
-    /// assert_eq!(error.to_string(), r#""sh" failed: timed out after 200ms: so far"#);
+    /// assert_eq!(error.to_string(), r#""sh" failed: timed out after 2s: so far"#);
     /// let ErrorKind::Failed { stdout_tail, .. } = error.kind() else { panic!() };
     /// assert_eq!(stdout_tail, "so far\n");
     /// # Ok::<(), pipewright::Error>(())
