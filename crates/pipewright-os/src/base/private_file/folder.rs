@@ -264,7 +264,7 @@ mod imp {
         }
 
         pub(super) fn create_readable(&self, name: &str) -> io::Result<File> {
-            self.create_new(name, false)
+            self.create_new(name.as_ref(), false)
         }
 
         pub(super) fn open_to_append(&self, name: &str) -> io::Result<File> {
