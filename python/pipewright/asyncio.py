@@ -2,7 +2,7 @@
 
 All names are those of asyncio. `create_subprocess_exec`, `create_subprocess_shell` and their `Process`, with its
 streams, are asyncio's too; the command is a `pipewright.Popen`, and takes its options. No child watcher and no thread
-waits for it: one descriptor in the running loop does. A thread ends what it has left behind.
+waits for it: one descriptor in the running loop does. A thread ends what it has left behind, if anything.
 """
 
 from __future__ import annotations
@@ -125,6 +125,9 @@ else:
 #: The seconds between two looks at a command whose end no descriptor tells.
 _PAUSE = 0.05
 
+#: The most seconds that the loop waits for a supervisor that has nothing left to supervise. It ends in a part of them.
+_MOMENT = 0.001
+
 #: What a command with asyncio's streams cannot have: they are bytes.
 _UNUSED = {"universal_newlines": False, "bufsize": 0, "text": None, "encoding": None, "errors": None}
 
@@ -179,17 +182,19 @@ class _Transport(_base.BaseSubprocessTransport):
             self._loop.add_reader(self._end.fileno(), self._look)
 
     def _look(self) -> None:
+        is_over = False
         # An error is told once, by the end.
         with _contextlib.suppress(Exception):
             if not self.command._child.has_ended():
                 if self._end is None:
                     self._loop.call_later(_PAUSE, self._look)
                 return
+            is_over = self.command._child.release(_MOMENT)
         if self._end is not None:
             self._loop.remove_reader(self._end.fileno())
             self._end.close()
         end = _partial(self._end_tree, self._loop)
-        if self.command.containment != "none":
+        if not is_over:
             # It takes the time that processes take to end, and the loop has other tasks.
             with _contextlib.suppress(RuntimeError):
                 _threading.Thread(target=end, name="pipewright-end").start()

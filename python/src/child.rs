@@ -125,13 +125,18 @@ impl Child {
     fn ended(&self, py: Python<'_>, child: Arc<NativeChild>, status: ExitStatus) -> PyResult<i32> {
         // The end of a terminal is read through the child.
         if !self.terminals.contains(&true) {
-            py.detach(|| self.close_if_over(child))?;
+            py.detach(|| self.close_if_over(child, SUPERVISOR_ENDS))?;
         }
         Ok(code(status))
     }
 
-    fn close_if_over(&self, child: Arc<NativeChild>) -> Result<(), Failure> {
-        if is_over(&child) { self.close_native(child) } else { Ok(()) }
+    /// Returns false if a process of the tree may be left.
+    fn close_if_over(&self, child: Arc<NativeChild>, limit: Duration) -> Result<bool, Failure> {
+        if !is_over(&child, limit) {
+            return Ok(false);
+        }
+        self.close_native(child)?;
+        Ok(true)
     }
 
     /// Keeps what is known of the end, and drops the native child: what is left of its tree ends.
@@ -149,10 +154,12 @@ impl Child {
     }
 }
 
-/// Returns true if the tree of a child that has ended has no other process, so that nothing is left to kill.
-fn is_over(child: &NativeChild) -> bool {
-    /// The most time that a supervisor gets to end. It does so at once if it has no child left.
-    const SUPERVISOR_ENDS: Duration = Duration::from_millis(500);
+/// The most time that a supervisor gets to end. It does so at once if it has no child left.
+const SUPERVISOR_ENDS: Duration = Duration::from_millis(500);
+
+/// Returns true if the tree of a child that has ended has no other process, so that nothing is left to kill. Its
+/// supervisor gets that time to end.
+fn is_over(child: &NativeChild, limit: Duration) -> bool {
     let handle = child.child_handle();
     let Some(tree) = handle.tree() else {
         return child.containment() != Containment::Group || !handle.group_is_alive();
@@ -167,7 +174,7 @@ fn is_over(child: &NativeChild) -> bool {
         return false;
     }
     if others.is_empty() {
-        let until = Instant::now().checked_add(SUPERVISOR_ENDS);
+        let until = Instant::now().checked_add(limit);
         // Ignored: the answer is the next line's.
         let _ = wait::any(&mut [Slot::Event(last)], until);
     }
@@ -364,14 +371,17 @@ impl Child {
         })
     }
 
-    /// Drops the native child of a command that has ended if no process of its tree is left.
-    fn release(&self, py: Python<'_>) -> PyResult<()> {
+    /// Drops the native child of a command that has ended if no process of its tree is left. Its supervisor gets
+    /// that time to end. Returns false if the native child is still there.
+    #[pyo3(signature = (limit=None))]
+    fn release(&self, py: Python<'_>, limit: Option<f64>) -> PyResult<bool> {
         guarded(|| {
-            let Held::Open(child) = self.held(py)? else { return Ok(()) };
+            let limit = limit.map(duration).transpose()?.unwrap_or(SUPERVISOR_ENDS);
+            let Held::Open(child) = self.held(py)? else { return Ok(true) };
             if child.try_wait().map_err(Failure::Native)?.is_none() {
-                return Ok(());
+                return Ok(false);
             }
-            Ok(py.detach(|| self.close_if_over(child))?)
+            Ok(py.detach(|| self.close_if_over(child, limit))?)
         })
     }
 

@@ -140,7 +140,7 @@ def test_the_loop_goes_on_while_a_tree_ends(monkeypatch: pytest.MonkeyPatch) -> 
         close(self)
 
     async def main() -> int:
-        process = await asyncio.create_subprocess_exec("sh", "-c", "exit 3")
+        process = await asyncio.create_subprocess_exec("sh", "-c", "sleep 600 > /dev/null & exit 3")
         while not closes.is_set():
             await asyncio.sleep(0.01)
         # What the loop has to do itself does not wait for the tree either.
@@ -169,7 +169,7 @@ def test_a_status_that_something_else_has_taken_is_255_and_told_once(monkeypatch
         process = await asyncio.create_subprocess_exec("sleep", "600", tree=False)
         # A kernel of 2025 tells a status that has been taken, and so nothing is lost.
         child = native_child()
-        for name in ("poll", "wait", "has_ended"):
+        for name in ("poll", "wait", "has_ended", "release"):
             monkeypatch.setattr(child, name, lost)
         os.kill(process.pid, signal.SIGKILL)
         os.waitpid(process.pid, 0)
