@@ -68,7 +68,8 @@ class Pipeline:
     ) -> CompletedProcess[Any]:
         """Runs all commands to their ends. `stages` of the result has the end of each."""
         call = Call(self._options(options), input, capture_output, timeout, check)
-        return call.finish(start_pipeline(*self._native(call, pipefail), "output"))
+        stages, settings = self._native(call, pipefail)
+        return call.run_started(lambda started: start_pipeline(stages, settings, "output", started))
 
     async def run_async(
         self,

@@ -17,7 +17,7 @@ from pipewright._std import std as _std
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Literal, Optional, Tuple, Union, overload
+    from typing import Any, Callable, Dict, List, Literal, Optional, Tuple, Union, overload
 
     from typing_extensions import Buffer, Unpack
 
@@ -132,15 +132,19 @@ class Call:
 
     def run(self) -> CompletedProcess[Any]:
         """Runs the command to its end on this thread."""
-        return self.finish(start(self.native, "output"))
+        return self.run_started(lambda started: start(self.native, "output", started))
 
-    def finish(self, running: Any) -> CompletedProcess[Any]:
-        """Waits for the end on this thread."""
+    def run_started(self, begin: Callable[[List[Any]], Any]) -> CompletedProcess[Any]:
+        """Starts it, and waits for the end on this thread."""
+        started: List[Any] = []
         try:
-            ended = running.wait()
+            begin(started)
+            ended = started[0].wait()
         except BaseException as error:
-            # A KeyboardInterrupt, or the exception of another signal handler: the whole tree ends.
-            carry_output(error, self, running)
+            # A KeyboardInterrupt, or the exception of another signal handler, also just after the start: the whole tree
+            # ends.
+            if started:
+                carry_output(error, self, started[0])
             raise
         return self.result(ended)
 

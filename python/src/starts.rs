@@ -14,13 +14,26 @@ use crate::options::{command, limit, linger, signal};
 use crate::run::{How, Reading, Run};
 use crate::shared::{Shared, duration};
 
-/// Starts a command, to read its `output`, `lines` or `events`.
+/// Starts a command, to read its `output`, `lines` or `events`. The caller finds it in the list `started` too, also if
+/// the interpreter raises what a signal handler has raised before it hands the result over.
 #[pyfunction]
-pub(crate) fn start(py: Python<'_>, options: &Bound<'_, PyDict>, how: &str) -> PyResult<Run> {
+#[pyo3(signature = (options, how, started=None))]
+pub(crate) fn start(
+    py: Python<'_>,
+    options: &Bound<'_, PyDict>,
+    how: &str,
+    started: Option<&Bound<'_, PyList>>,
+) -> PyResult<Py<Run>> {
     guarded(|| {
         let (mut command, how) = (command(options)?, How::named(how)?);
-        Ok(Run::of(py.detach(|| how.start(&mut command))?))
+        listed(py, Run::of(py.detach(|| how.start(&mut command))?), started)
     })
+}
+
+fn listed(py: Python<'_>, run: Run, started: Option<&Bound<'_, PyList>>) -> PyResult<Py<Run>> {
+    let run = Py::new(py, run)?;
+    started.map_or(Ok(()), |started| started.append(&run))?;
+    Ok(run)
 }
 
 /// Starts a command that an event loop waits for.
@@ -110,17 +123,19 @@ fn start_all(commands: &mut [Option<Command>]) -> Vec<Option<Result<Reading, Fai
     results
 }
 
-/// Starts a pipeline, to read its `output`, `lines` or `events`.
+/// Starts a pipeline, to read its `output`, `lines` or `events`. `started` is as for [`start`].
 #[pyfunction]
+#[pyo3(signature = (stages, options, how, started=None))]
 pub(crate) fn start_pipeline(
     py: Python<'_>,
     stages: &Bound<'_, PyList>,
     options: &Bound<'_, PyDict>,
     how: &str,
-) -> PyResult<Run> {
+    started: Option<&Bound<'_, PyList>>,
+) -> PyResult<Py<Run>> {
     guarded(|| {
         let ((commands, set), how) = (parts(stages, options)?, How::named(how)?);
-        Ok(Run::of(py.detach(move || how.start_all(set.pipeline(commands)))?))
+        listed(py, Run::of(py.detach(move || how.start_all(set.pipeline(commands)))?), started)
     })
 }
 

@@ -108,6 +108,23 @@ def test_a_keyboard_interrupt_ends_the_tree_and_carries_the_output(grandchild: A
     has_ended(pid)
 
 
+def test_an_interrupt_just_after_a_start_carries_the_output(grandchild: Any, monkeypatch: Any) -> None:
+    script, path = grandchild(session=True)
+    real = pipewright._run.start
+
+    def start(native: Any, how: Any, started: Any) -> Any:
+        real(native, how, started)
+        written_pid(path)
+        # As the interpreter raises it before it hands the result over.
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipewright._run, "start", start)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        pipewright.run("echo said; " + script + " exec sleep 600", shell=True, capture_output=True)
+    assert caught.value.stdout == b"said\n"  # type: ignore[attr-defined]
+    has_ended(written_pid(path))
+
+
 def test_python_signal_handlers_run_during_a_wait() -> None:
     seen = []
     before = signal.signal(signal.SIGALRM, lambda *_: seen.append(1))

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Bytes that are serialized in one piece, in a structure or as an item of a stream.
 ///
 /// As an argument or a return value they are the same as a `Vec<u8>`, which is not serialized there: see
-/// [the module](self#bytes).
+/// [the module](super#bytes).
 ///
 /// ```
 /// use pipewright_ipc::service::Bytes;
