@@ -33,15 +33,16 @@ def is_alive(pid: int) -> bool:
     return stat.rsplit(") ", 1)[1][0] not in "ZX"
 
 
+def pid_in(path: Path) -> int:
+    """Returns the process id in a file, or 0 while it is not there: a shell makes the file first, empty."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return int(path.read_text())
+    return 0
+
+
 def written_pid(path: Path) -> int:
     """Waits for a process id in a file."""
-
-    def read() -> int:
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            return int(path.read_text())
-        return 0
-
-    return int(wait_until(read, f"a process id in {path}"))
+    return int(wait_until(lambda: pid_in(path), f"a process id in {path}"))
 
 
 def has_ended(pid: int) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, List
 
 import pytest
-from helpers import LIMIT, has_ended, skip, wait_until, written_pid
+from helpers import LIMIT, has_ended, pid_in, skip, wait_until, written_pid
 
 import pipewright
 from pipewright import Command
@@ -200,7 +200,7 @@ def test_a_cancelled_task_ends_the_tree_and_has_the_output(grandchild: Any) -> N
                 raise
 
         task = asyncio.ensure_future(wrapped())
-        pid = await come_true(lambda: path.exists() and int(path.read_text()))
+        pid = await come_true(lambda: pid_in(path))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

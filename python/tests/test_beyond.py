@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import has_ended, is_alive, skip, wait_until, written_pid
+from helpers import has_ended, is_alive, pid_in, skip, wait_until, written_pid
 
 import pipewright
 
@@ -148,7 +148,7 @@ def test_the_tree_ends_with_a_killed_interpreter(grandchild: Any, tmp_path: Path
         nonlocal pid
         if child.poll() is not None:
             return True
-        pid = int(path.read_text()) if path.exists() else 0
+        pid = pid_in(path)
         return pid != 0
 
     wait_until(started, "the grandchild")
