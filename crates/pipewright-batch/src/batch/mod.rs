@@ -342,14 +342,14 @@ impl Batch {
     {
         let jobs = jobs.into_iter().map(Into::into);
         let facts = self.facts();
-        let mut watchers = Watchers::open(&self.watch, facts)
-            .map_err(|(path, source)| BatchError::Report { path, source })?;
+        let failed = |(path, source)| BatchError::Report { path, source };
+        let mut watchers = Watchers::open(&self.watch, facts).map_err(failed)?;
         let streams = watchers.streams();
         let mut config = self.into_config();
         config.output.tag_styles = tag_styles();
         let driver = Driver::start(config, executor, jobs, streams)?;
-        // Not before: the page may be that of a batch that has this log.
-        watchers.begin();
+        // Not before: the files may be those of a batch that has this log.
+        watchers.begin().map_err(failed)?;
         Ok(Run::new(driver, watchers))
     }
 

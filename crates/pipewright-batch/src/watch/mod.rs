@@ -146,6 +146,9 @@ pub(crate) struct Watchers {
     page: Option<(LivePage, PathBuf)>,
     joblog: Option<(JoblogWriter<QueuedFile>, QueuedFile, PathBuf)>,
     junit: Option<(JunitWriter<QueuedFile>, QueuedFile, PathBuf)>,
+    /// The files that are emptied when the batch begins.
+    new_files: Vec<(QueuedFile, PathBuf)>,
+    is_private: bool,
     prints_commands: bool,
     added: u64,
 }
@@ -164,7 +167,7 @@ fn end_last_line(file: &mut File) -> io::Result<()> {
 }
 
 impl Watchers {
-    /// Opens the files of the reports. The page begins with the batch.
+    /// Opens the files of the reports, and leaves them as they are.
     pub(crate) fn open(
         settings: &WatchSettings,
         facts: BatchFacts,
@@ -174,20 +177,25 @@ impl Watchers {
             end_last_line(&mut file)?;
             Ok((QueuedFile::of_file(file), path.clone()))
         };
-        let create = |path: &PathBuf| {
+        let mut new_files = Vec::new();
+        let mut create = |path: &PathBuf| {
             let file = match late_open::waits(path) {
                 true => QueuedFile::of_pipe(path, settings.private),
-                false => private_file::create(path, settings.private).map(QueuedFile::of_file),
+                false => {
+                    private_file::open_as_it_is(path, settings.private).map(QueuedFile::of_file)
+                }
             };
-            file.map(|file| (file, path.clone())).map_err(|error| (path.clone(), error))
+            let file = file.map_err(|error| (path.clone(), error))?;
+            new_files.push((file.clone(), path.clone()));
+            Ok((file, path.clone()))
         };
         let stderr = QueuedFile::new(io::stderr());
         let new_progress = |kind| {
             let progress = Progress::new(stderr.clone(), kind, Screen::stderr(), Instant::now());
             Arc::new(Mutex::new(progress))
         };
-        let events = settings.events.as_ref().map(create).transpose()?;
-        let trace = settings.trace.as_ref().map(create).transpose()?;
+        let events = settings.events.as_ref().map(&mut create).transpose()?;
+        let trace = settings.trace.as_ref().map(&mut create).transpose()?;
         let page = settings.page.as_ref().map(|path| {
             let page = LivePage::open(path, settings.private, facts.clone());
             page.map(|page| (page, path.clone())).map_err(|error| (path.clone(), error))
@@ -202,7 +210,7 @@ impl Watchers {
             false => create(path),
         });
         let joblog = joblog.transpose()?;
-        let junit = settings.junit.as_ref().map(create).transpose()?;
+        let junit = settings.junit.as_ref().map(&mut create).transpose()?;
         Ok(Watchers {
             progress: settings.progress.map(new_progress),
             events: events.map(|(file, path)| (EventWriter::new(file.clone(), &facts), file, path)),
@@ -212,16 +220,25 @@ impl Watchers {
             junit: junit.map(|(file, path)| (JunitWriter::new(file.clone(), &facts), file, path)),
             page,
             stderr,
+            new_files,
+            is_private: settings.private,
             prints_commands: settings.prints_commands,
             added: 0,
         })
     }
 
-    /// Takes note that the batch has begun.
-    pub(crate) fn begin(&mut self) {
+    /// Takes note that the batch has begun: what the files had goes.
+    ///
+    /// # Errors
+    /// A file cannot be emptied.
+    pub(crate) fn begin(&mut self) -> Result<(), ReportFailed> {
+        for (file, path) in self.new_files.drain(..) {
+            file.empty(self.is_private).map_err(|error| (path, error))?;
+        }
         if let Some((page, _)) = &mut self.page {
             page.begin();
         }
+        Ok(())
     }
 
     /// Returns this process's stdout and stderr, as writers that erase the bar first. A stdout that is closed is an

@@ -105,6 +105,17 @@ impl QueuedFile {
         }
     }
 
+    /// Empties the file of a report, which [`private_file::open_as_it_is`] has opened.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn empty(&self, is_private: bool) -> io::Result<()> {
+        match &self.0 {
+            Way::Direct(file) => private_file::empty(file, is_private),
+            Way::Queued(_) => Ok(()),
+        }
+    }
+
     /// Returns a writer to any stream.
     pub(crate) fn new(stream: impl Write + Send + 'static) -> QueuedFile {
         QueuedFile::of(stream, None)

@@ -56,15 +56,27 @@ fn the_page_of_a_running_batch_is_there_at_once_and_says_that_it_runs() {
 }
 
 #[test]
-fn a_batch_that_cannot_start_leaves_the_page_of_another_as_it_is() {
+fn a_batch_that_cannot_start_leaves_the_reports_of_another_as_they_are() {
+    // Each with what it begins with.
+    const REPORTS: [(&str, &str, &str); 5] = [
+        ("--html", "page.html", "<!doctype html>\n"),
+        ("--events", "events", "{\"schema\":"),
+        ("--trace", "trace", "[\n{"),
+        ("--junit", "junit", "<?xml "),
+        ("--joblog", "joblog", "Seq\t"),
+    ];
     let place = Place::new();
-    place.write("page.html", "the old page");
+    REPORTS.iter().for_each(|(_, file, _)| place.write(file, &"an old report\n".repeat(1000)));
     let wait = "until [ -e go ]; do sleep 0.05; done";
-    let args =
-        ["batch", "-q", "-j1", "--html", "page.html", "--log", "run.db", "--", "sh", "-c", wait];
+    let reports: Vec<&str> =
+        REPORTS.iter().flat_map(|(option, file, _)| [*option, *file]).collect();
+    let args = ["-q", "-j1", "--log", "run.db", "--", "sh", "-c", wait];
+    let args = [&["batch"], &reports[..], &args].concat();
     let mut batch = place.tool(&[&args[..], &[":::", "1"]].concat()).spawn().unwrap();
     let page = || place.read("page.html");
     until("the page says what runs", || page().contains("1 running · 0 left"));
+    let is_written = |(_, file, begin): &(&str, &str, &str)| place.read(file).starts_with(begin);
+    until("the others have begun", || REPORTS.iter().all(is_written));
     let before = page();
     // By mistake the same again.
     let again = || place.tool(&[&args[..], &[":::", "1"]].concat()).output().unwrap();
@@ -73,10 +85,14 @@ fn a_batch_that_cannot_start_leaves_the_page_of_another_as_it_is() {
     assert_eq!(batch.wait().unwrap().code(), Some(0));
     refused(&second, &["run.db"]);
     assert!(after == before, "another page: {after}");
-    let before = page();
-    assert!(before.contains("<h1>1 ok, 0 failed"), "{before}");
+    let all = || REPORTS.map(|(_, file, _)| place.read(file));
+    let before = all();
+    assert!(before[0].contains("<h1>1 ok, 0 failed"), "{}", before[0]);
+    for (report, text) in REPORTS.iter().zip(&before) {
+        assert!(is_written(report) && !text.contains("an old report"), "{report:?}: {text}");
+    }
     refused(&again(), &["run.db"]);
-    assert!(page() == before, "another page: {}", page());
+    assert!(all() == before, "other reports: {:?}", all());
     // A page that cannot be written is known before anything runs, and there is no log.
     let args = ["batch", "-q", "--html", "no/page", "--log", "other.db", "--", "touch", "ran"];
     refused(&place.tool(&[&args[..], &[":::", "1"]].concat()).output().unwrap(), &["no/page"]);

@@ -55,10 +55,12 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn create(path: &Path, is_private: bool) -> io::Result<File> {
-    match is_private {
-        true => imp::create_private(path),
-        false => open(path, OpenOptions::new().write(true).create(true).truncate(true)),
+    if !is_private {
+        return open(path, OpenOptions::new().write(true).create(true).truncate(true));
     }
+    let file = open_as_it_is(path, true)?;
+    empty(&file, true)?;
+    Ok(file)
 }
 
 /// Opens a file as [`create`] does, but leaves it as it is: its contents, and the rights of one that was there.
@@ -70,6 +72,21 @@ pub fn open_as_it_is(path: &Path, is_private: bool) -> io::Result<File> {
         true => imp::open_private(path),
         false => open(path, OpenOptions::new().write(true).create(true).truncate(false)),
     }
+}
+
+/// Empties a file that [`open_as_it_is`] has opened, and gives it the rights that [`create`] does.
+///
+/// # Errors
+/// It cannot be emptied, or keeps other rights.
+pub fn empty(file: &File, is_private: bool) -> io::Result<()> {
+    if !file.metadata()?.is_file() {
+        return Ok(());
+    }
+    if is_private {
+        // Before anything is written to one that was there.
+        imp::make_private(file)?;
+    }
+    file.set_len(0)
 }
 
 /// Opens a file that a user has named as the options say, but not through a link that [`check_link`] refuses.
@@ -516,14 +533,8 @@ mod imp {
         options.custom_flags(libc::O_NOFOLLOW);
     }
 
-    pub(super) fn create_private(path: &Path) -> io::Result<File> {
-        let file = open_private(path)?;
-        if file.metadata()?.is_file() {
-            // Before anything is written to one that was there.
-            file.set_permissions(Permissions::from_mode(0o600))?;
-            file.set_len(0)?;
-        }
-        Ok(file)
+    pub(super) fn make_private(file: &File) -> io::Result<()> {
+        file.set_permissions(Permissions::from_mode(0o600))
     }
 
     pub(super) fn open_private(path: &Path) -> io::Result<File> {
@@ -627,8 +638,8 @@ mod imp {
 
     pub(super) fn set_no_follow(_: &mut OpenOptions) {}
 
-    pub(super) fn create_private(path: &Path) -> io::Result<File> {
-        File::create(path)
+    pub(super) fn make_private(_: &File) -> io::Result<()> {
+        Ok(())
     }
 
     pub(super) fn open_private(path: &Path) -> io::Result<File> {
