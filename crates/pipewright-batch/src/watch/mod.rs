@@ -19,6 +19,7 @@
 mod events;
 mod joblog;
 mod junit;
+mod monitor;
 mod page;
 mod progress;
 mod queued;

@@ -7,12 +7,14 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read as _, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
 use pipewright_os::base::late_open::LateOpen;
 use pipewright_os::base::{private_file, service_thread};
+
+use super::monitor::Monitor;
 
 /// The bytes that wait in memory. More wait in a temporary file.
 const MOST_MEMORY_BYTES: usize = 1 << 20;
@@ -36,7 +38,7 @@ enum Way {
 
 /// The writers' side of a queue. Its end is the end of the thread, once everything is written.
 struct Queue {
-    shared: Arc<Shared>,
+    shared: Arc<Monitor<State>>,
     /// The file, until the first write starts the thread.
     file: Mutex<Option<Box<dyn Write + Send>>>,
     /// The open of the file, if it may wait.
@@ -66,12 +68,6 @@ impl Write for Opening {
 /// Returns the error of a reader that took nothing in time.
 pub(super) fn nobody_reads() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "its reader did not take it in time")
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -161,16 +157,13 @@ impl QueuedFile {
         if !queue.shared.lock().is_idle() {
             queue.start_with(service_thread::start)?;
         }
-        let mut state = queue.shared.lock();
-        while !state.is_idle() && state.error.is_none() {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            state = match left {
-                Some(Duration::ZERO) => return Err(nobody_reads()),
-                Some(left) => queue.shared.wait_for(state, left),
-                None => queue.shared.wait(state),
-            };
+        let waits = |state: &mut State| !state.is_idle() && state.error.is_none();
+        let state = queue.shared.lock_while(until, waits);
+        match &state.error {
+            Some(error) => Err(copy_of(error)),
+            None if state.is_idle() => Ok(()),
+            None => Err(nobody_reads()),
         }
-        state.error.as_ref().map_or(Ok(()), |error| Err(copy_of(error)))
     }
 }
 
@@ -205,7 +198,7 @@ impl Queue {
         // An error is ignored: the next write tries again, and the end does.
         let _ = self.start_with(service_thread::start);
         self.shared.lock().add(bytes)?;
-        self.shared.changed.notify_all();
+        self.shared.notify();
         Ok(())
     }
 
@@ -231,37 +224,19 @@ impl Drop for Queue {
         // Nobody would see that it has got a reader.
         self.open.iter().for_each(|open| open.give_up());
         self.shared.lock().is_closed = true;
-        self.shared.changed.notify_all();
+        self.shared.notify();
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Each step leaves it consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait_for<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, time);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
+impl Monitor<State> {
     /// Writes what comes, until nothing more does. The work of the thread.
     fn write_all_to(&self, mut file: Box<dyn Write + Send>) {
         loop {
-            let mut state = self.lock();
-            let taken = loop {
-                match state.take() {
-                    Ok(taken) if !taken.is_empty() => break taken,
-                    Ok(_) if state.is_closed => return,
-                    Ok(_) => state = self.wait(state),
-                    Err(error) => break state.fail(error),
-                }
-            };
+            let mut state = self.lock_while(None, |state| state.is_empty() && !state.is_closed);
+            if state.is_empty() {
+                return;
+            }
+            let taken = state.take().unwrap_or_else(|error| state.fail(error));
             state.is_writing = true;
             drop(state);
             let written = write_whole(&mut *file, &taken);
@@ -271,14 +246,19 @@ impl Shared {
                 state.fail(error);
             }
             drop(state);
-            self.changed.notify_all();
+            self.notify();
         }
     }
 }
 
 impl State {
+    /// Returns true if no bytes wait.
+    fn is_empty(&self) -> bool {
+        self.memory.is_empty() && self.spool.is_none()
+    }
+
     fn is_idle(&self) -> bool {
-        !self.is_writing && self.memory.is_empty() && self.spool.is_none()
+        !self.is_writing && self.is_empty()
     }
 
     fn add(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -10,7 +10,7 @@ use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use pipewright_os::base::private_file::{self, OpenFolder};
@@ -19,6 +19,7 @@ use pipewright_os::base::{late_open, service_thread};
 use super::PageModel;
 use crate::vocabulary::Event;
 use crate::watch::BatchFacts;
+use crate::watch::monitor::Monitor;
 use crate::watch::queued::{QueuedFile, nobody_reads};
 
 /// The pause between two pages.
@@ -33,7 +34,7 @@ const LAST_PAGE: Duration = Duration::from_secs(5);
 /// The page of a batch that has begun says that it was given up.
 #[derive(Debug)]
 pub(crate) struct LivePage {
-    shared: Arc<Shared>,
+    shared: Arc<Monitor<State>>,
     way: Way,
 }
 
@@ -46,12 +47,6 @@ enum Way {
     Waiting(Arc<Target>),
     /// It cannot be replaced, and gets its page at the end.
     AtEnd(QueuedFile),
-}
-
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Debug)]
@@ -91,7 +86,7 @@ impl LivePage {
     /// # Errors
     /// The file cannot be made or written.
     pub(crate) fn open(path: &Path, is_private: bool, facts: BatchFacts) -> io::Result<LivePage> {
-        let shared = Arc::new(Shared::new(PageModel::new(facts)));
+        let shared = Arc::new(Monitor::new(State::new(PageModel::new(facts))));
         if late_open::waits(path) {
             let way = Way::AtEnd(QueuedFile::of_pipe(path, is_private)?);
             return Ok(LivePage { shared, way });
@@ -142,7 +137,7 @@ impl LivePage {
         change(&mut state.model);
         state.is_changed = true;
         if std::mem::take(&mut state.is_idle) {
-            self.shared.changed.notify_all();
+            self.shared.notify();
         }
     }
 
@@ -178,9 +173,9 @@ impl Drop for LivePage {
     }
 }
 
-impl Shared {
-    fn new(model: PageModel) -> Shared {
-        let state = State {
+impl State {
+    fn new(model: PageModel) -> State {
+        State {
             model,
             is_changed: true,
             is_idle: false,
@@ -188,50 +183,26 @@ impl Shared {
             written: None,
             #[cfg(test)]
             is_tried: false,
-        };
-        Shared { state: Mutex::new(state), changed: Condvar::new() }
+        }
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Each step leaves it consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait_for<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, time);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
+impl Monitor<State> {
     /// Lets the thread write the last page, and waits for it, but no longer than until that time.
     fn close_within(&self, until: Option<Instant>) -> io::Result<()> {
-        let mut state = self.lock();
-        state.is_closed = true;
-        self.changed.notify_all();
-        loop {
-            if let Some(written) = state.written.take() {
-                return written;
-            }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            state = match left {
-                Some(Duration::ZERO) => return Err(nobody_reads()),
-                Some(left) => self.wait_for(state, left),
-                None => self.wait(state),
-            };
-        }
+        self.lock().is_closed = true;
+        self.notify();
+        let mut state = self.lock_while(until, |state| state.written.is_none());
+        state.written.take().unwrap_or_else(|| Err(nobody_reads()))
     }
 
     /// Writes pages until the last one. The work of the thread.
     fn write_all_to(&self, target: &Target) {
         loop {
-            let mut state = self.lock();
-            while !state.is_changed && !state.is_closed {
-                state.is_idle = true;
-                state = self.wait(state);
-            }
+            let mut state = self.lock_while(None, |state| {
+                state.is_idle = !state.is_changed && !state.is_closed;
+                state.is_idle
+            });
             (state.is_changed, state.is_idle) = (false, false);
             let (model, is_last) = (state.model.clone(), state.is_closed);
             drop(state);
@@ -239,7 +210,7 @@ impl Shared {
             if is_last {
                 let written = target.write_last(page.as_bytes());
                 self.lock().written = Some(written);
-                return self.changed.notify_all();
+                return self.notify();
             }
             // An error is ignored: the next page tries again, and the last one tells.
             let is_written = target.replace(page.as_bytes()).is_ok();
@@ -249,13 +220,8 @@ impl Shared {
             {
                 state.is_tried = true;
             }
-            let next = Instant::now() + PAUSE;
-            while !state.is_closed {
-                match next.saturating_duration_since(Instant::now()) {
-                    Duration::ZERO => break,
-                    left => state = self.wait_for(state, left),
-                }
-            }
+            drop(state);
+            drop(self.lock_while(Instant::now().checked_add(PAUSE), |state| !state.is_closed));
         }
     }
 }
