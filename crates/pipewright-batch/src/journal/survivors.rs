@@ -3,6 +3,7 @@
 //! The trees of a killed runner end with it. A resumed batch looks for the rest by a variable in their environment, and
 //! by the processes that the log has.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -38,12 +39,15 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// # Errors
 /// A process cannot be killed, or does not end.
 pub(crate) fn end_survivors(batch_id: &str, runs: Option<&[String]>) -> io::Result<u32> {
-    let (mut killed, mut clean) = (0, 0);
+    // One that takes a while to end is found again.
+    let mut killed = BTreeSet::new();
+    let count = |killed: &BTreeSet<u32>| u32::try_from(killed.len()).unwrap_or(u32::MAX);
+    let mut clean = 0;
     let until = Instant::now() + END_WAIT;
     loop {
         let mut pids = match processes_with_variable(BATCH_VARIABLE, batch_id) {
             // This system does not show environments. Its trees have ended with their runner.
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(killed),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(count(&killed)),
             pids => pids?,
         };
         if let Some(runs) = runs {
@@ -55,14 +59,16 @@ pub(crate) fn end_survivors(batch_id: &str, runs: Option<&[String]>) -> io::Resu
                 continue;
             }
             wait_for_exits(until);
-            return Ok(killed);
+            return Ok(count(&killed));
         };
         clean = 0;
         if Instant::now() >= until {
             return Err(io::Error::other(format!("process {pid} of an earlier run does not end")));
         }
         for pid in pids {
-            killed += u32::from(kill(pid, batch_id)?);
+            if kill(pid, batch_id)? {
+                killed.insert(pid);
+            }
         }
         thread::park_timeout(PAUSE);
     }
@@ -226,6 +232,38 @@ mod tests {
             looking.join().unwrap();
             assert!(statuses.into_iter().all(|status| status.unwrap().success()));
         });
+    }
+
+    #[test]
+    fn each_killed_process_counts_once() {
+        // Those of the lowest priority end late beside threads that never sleep.
+        let sleep = |_| {
+            let mut child = Command::new("nice");
+            child.args(["-n", "19", "sleep", "600"]).env(BATCH_VARIABLE, "a batch of many");
+            child.spawn().unwrap()
+        };
+        let mut children: Vec<_> = (0..20).map(sleep).collect();
+        for child in &children {
+            let name = format!("/proc/{}/comm", child.id());
+            while std::fs::read_to_string(&name).unwrap() != "sleep\n" {
+                thread::park_timeout(PAUSE);
+            }
+        }
+        let finished = AtomicBool::new(false);
+        let killed = thread::scope(|scope| {
+            for _ in 0..2 * thread::available_parallelism().unwrap().get() {
+                scope.spawn(|| {
+                    while !finished.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            scope.spawn(|| children.iter_mut().all(|child| child.wait().is_ok()));
+            let killed = end_survivors("a batch of many", None);
+            finished.store(true, Ordering::Relaxed);
+            killed
+        });
+        assert_eq!(killed.unwrap(), 20);
     }
 
     #[test]
