@@ -136,12 +136,13 @@ impl<E: Executor> Driver<E> {
         let mut events: VecDeque<Event> = log.notes().into_iter().map(Event::Note).collect();
         // A job that had just been started when its runner was killed may be missing in the log.
         let looks = log.is_resumed() && !config.is_alone;
-        let mut killed = log.journal.as_ref().map_or(0, |journal| journal.killed);
+        let mut killed = log.journal.as_ref().map_or_else(Default::default, |it| it.killed.clone());
         if let Some(journal) = log.journal.as_ref().filter(|_| looks) {
-            killed += journal::end_survivors(&journal.batch_id, journal.earlier_runs.as_deref())
+            let runs = journal.earlier_runs.as_deref();
+            journal::end_survivors(&journal.batch_id, runs, &mut killed)
                 .map_err(BatchError::Survivors)?;
         }
-        match killed {
+        match killed.len() {
             0 => {}
             1 => events.push_back(Event::Note(
                 "a process of an earlier run was alive, and has been killed".into(),

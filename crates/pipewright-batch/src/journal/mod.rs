@@ -48,6 +48,7 @@ mod writer;
 #[cfg(test)]
 pub(crate) use tests::watched;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -142,8 +143,8 @@ pub(crate) struct Journal {
     pub(crate) mode: JournalMode,
     /// The last runner was killed while nodes ran its jobs. They end them when they miss it.
     pub(crate) left_nodes: bool,
-    /// The number of jobs of the last runner that still ran, and were killed.
-    pub(crate) killed: u32,
+    /// The processes of earlier runs that were alive, and have been killed.
+    pub(crate) killed: BTreeSet<u32>,
     /// A line for each job that is ok, and whose output a power cut has taken.
     pub(crate) lost_outputs: Vec<String>,
     /// Released after the writer has ended.

@@ -142,11 +142,11 @@ fn begin(
     if earlier.runner.as_ref().is_some_and(Runner::runs) {
         return Err(in_use(path));
     }
-    let killed = survivors::end_jobs(path, &earlier.left, || {
+    let killed = survivors::end_jobs(path, &earlier.left, |killed| {
         let id = connection.query_row("SELECT id FROM batch", [], |row| row.get::<_, String>(0));
         let (id, runs) =
             id.and_then(|id| Ok((id, run_ids(&connection, 0)?.1))).map_err(io::Error::other)?;
-        survivors::end_survivors(&id, runs.as_deref())
+        survivors::end_survivors(&id, runs.as_deref(), killed)
     })?;
     let lost_outputs = match opened.new {
         Some(_) => Vec::new(),

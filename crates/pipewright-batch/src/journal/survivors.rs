@@ -31,23 +31,24 @@ const CLEAN_LOOKS: u32 = 3;
 const END_WAIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Kills the processes of the batch that are alive, and waits for their ends. Returns the number of those that were
-/// killed.
+/// Kills the processes of the batch that are alive, and waits for their ends. Adds those that were killed: one that
+/// takes a while to end is found again, and counts once.
 ///
 /// Those of other runs than `runs` are left alone. `None`: an older version ran, whose processes do not name their run.
 ///
 /// # Errors
 /// A process cannot be killed, or does not end.
-pub(crate) fn end_survivors(batch_id: &str, runs: Option<&[String]>) -> io::Result<u32> {
-    // One that takes a while to end is found again.
-    let mut killed = BTreeSet::new();
-    let count = |killed: &BTreeSet<u32>| u32::try_from(killed.len()).unwrap_or(u32::MAX);
+pub(crate) fn end_survivors(
+    batch_id: &str,
+    runs: Option<&[String]>,
+    killed: &mut BTreeSet<u32>,
+) -> io::Result<()> {
     let mut clean = 0;
     let until = Instant::now() + END_WAIT;
     loop {
         let mut pids = match processes_with_variable(BATCH_VARIABLE, batch_id) {
             // This system does not show environments. Its trees have ended with their runner.
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(count(&killed)),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(()),
             pids => pids?,
         };
         if let Some(runs) = runs {
@@ -59,7 +60,7 @@ pub(crate) fn end_survivors(batch_id: &str, runs: Option<&[String]>) -> io::Resu
                 continue;
             }
             wait_for_exits(until);
-            return Ok(count(&killed));
+            return Ok(());
         };
         clean = 0;
         if Instant::now() >= until {
@@ -148,16 +149,16 @@ pub(super) fn jobs_left(connection: &Connection) -> rusqlite::Result<Vec<LeftJob
     left.collect()
 }
 
-/// Kills those that are alive, and waits for their ends. Returns the number of processes that were killed. `end_rest`
-/// kills the processes that name the batch: those of a group whose leader has ended.
+/// Kills those that are alive, and waits for their ends. Returns the processes that were killed. `end_rest` kills the
+/// processes that name the batch: those of a group whose leader has ended.
 ///
 /// # Errors
 /// One cannot be killed, or does not end.
 pub(super) fn end_jobs(
     path: &Path,
     left: &[LeftJob],
-    end_rest: impl FnOnce() -> io::Result<u32>,
-) -> Result<u32, LogError> {
+    end_rest: impl FnOnce(&mut BTreeSet<u32>) -> io::Result<()>,
+) -> Result<BTreeSet<u32>, LogError> {
     let refused = |job: &LeftJob, error| {
         let kind = LogErrorKind::StillRuns { job: job.number, pid: job.process.pid };
         LogError::caused_by(path, kind, error)
@@ -166,10 +167,11 @@ pub(super) fn end_jobs(
     for job in left.iter().filter(|job| job.lives()) {
         killed.push((job, job.kill().map_err(|error| refused(job, error))?));
     }
-    let mut count = killed.iter().map(|(_, is_killed)| u32::from(*is_killed)).sum();
+    let pids = killed.iter().filter(|(_, is_killed)| *is_killed).map(|(job, _)| job.process.pid);
+    let mut pids: BTreeSet<u32> = pids.collect();
     if killed.iter().any(|(job, _)| job.lives()) {
         // Ignored: what is left is an error below.
-        count += end_rest().unwrap_or(0);
+        let _ = end_rest(&mut pids);
     }
     for (job, is_killed) in killed {
         let until = Instant::now() + if is_killed { END_WAIT } else { REST_WAIT };
@@ -180,7 +182,7 @@ pub(super) fn end_jobs(
             thread::park_timeout(PAUSE);
         }
     }
-    Ok(count)
+    Ok(pids)
 }
 
 impl LeftJob {
@@ -224,7 +226,7 @@ mod tests {
         thread::scope(|scope| {
             let looking = scope.spawn(|| {
                 while !finished.load(Ordering::Relaxed) {
-                    assert_eq!(end_survivors("of no batch", None).unwrap(), 0);
+                    end_survivors("of no batch", None, &mut BTreeSet::new()).unwrap();
                 }
             });
             let statuses: Vec<_> = (0..500).map(|_| Command::new("true").status()).collect();
@@ -259,9 +261,10 @@ mod tests {
                 });
             }
             scope.spawn(|| children.iter_mut().all(|child| child.wait().is_ok()));
-            let killed = end_survivors("a batch of many", None);
+            let mut killed = BTreeSet::new();
+            let ended = end_survivors("a batch of many", None, &mut killed);
             finished.store(true, Ordering::Relaxed);
-            killed
+            ended.map(|()| killed.len())
         });
         assert_eq!(killed.unwrap(), 20);
     }
@@ -273,7 +276,9 @@ mod tests {
         let mut child = child.arg("600").spawn().unwrap();
         let end = |runs: &[&str]| {
             let runs: Vec<String> = runs.iter().map(|run| (*run).to_owned()).collect();
-            end_survivors("a batch of survivors", Some(&runs)).unwrap()
+            let mut killed = BTreeSet::new();
+            end_survivors("a batch of survivors", Some(&runs), &mut killed).unwrap();
+            killed.len()
         };
         // A copy of the log, made before that run.
         assert_eq!(end(&["earlier"]), 0);
