@@ -83,6 +83,18 @@ fn later() -> Duration {
     pace::millis(if cfg!(windows) { 4000 } else { 2500 })
 }
 
+/// Runs something with that time, and again with twice the time, until it returns what the child has done before the
+/// time was over.
+///
+/// No time is enough on every machine for a child to be executed and to do its part. What has to hold whenever the time
+/// is over is for the closure to assert; only what the child does first may be missing in a run.
+#[track_caller]
+fn with_time<T>(first: Duration, mut run: impl FnMut(Duration) -> Option<T>) -> T {
+    let times = (0..5).map(|doubled| first * (1 << doubled));
+    let done = { times }.find_map(&mut run);
+    done.unwrap_or_else(|| panic!("no child has done its part, though it had {:?}", first * 16))
+}
+
 /// Returns a command that runs the puppet with these acts.
 fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));

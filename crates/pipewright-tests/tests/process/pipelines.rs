@@ -10,7 +10,7 @@ use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::skip::{Need, is_forced_off, skipped};
 use pipewright_tests::{alive, count, pace, watchdog};
 
-use crate::{ended_by, flood, later, puppet, short};
+use crate::{ended_by, flood, later, puppet, short, with_time};
 
 /// Returns a shell script as a stage.
 fn sh(script: &str) -> Command {
@@ -298,14 +298,17 @@ fn missing() -> Command {
 fn a_timeout_stops_every_stage_and_keeps_the_partial_output() {
     let mut pipeline = puppet(["out=a", "wait=600"]) | puppet(["eat=1", "out=partial", "wait=600"]);
     pipeline = pipeline.pipe(puppet(["cat"]));
-    let capture = pipeline.timeout(later()).capture().unwrap();
-    assert!(capture.elapsed >= later());
-    assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "partial"));
-    assert!(!capture.success() && !capture.held_open);
-    for stage in &capture.stages {
-        ended_by(stage.status, Signal::TERM);
-        assert!(!alive::is_running(stage.pid), "{stage:?}");
-    }
+    with_time(later(), |time| {
+        let capture = pipeline.timeout(time).capture().unwrap();
+        assert!(capture.elapsed >= time);
+        assert_eq!(capture.outcome, Outcome::TimedOut);
+        assert!(!capture.success() && !capture.held_open);
+        for stage in &capture.stages {
+            ended_by(stage.status, Signal::TERM);
+            assert!(!alive::is_running(stage.pid), "{stage:?}");
+        }
+        (capture.stdout == "partial").then_some(())
+    });
     let error = pipeline.timeout(short()).run().unwrap_err();
     let words = error.to_string();
     assert_eq!(words.matches(" | ").count(), 2, "{words}");
@@ -381,14 +384,24 @@ fn stages_in_the_foreground_share_a_group_and_get_one_signal_each() {
 fn a_stage_that_ignores_the_request_is_killed_after_the_grace() {
     let ignores_term = puppet(["ignore=TERM", "out=x", "wait=600"]);
     let mut pipeline = ignores_term | puppet(["eat=1", "out=y", "wait=600"]);
-    let capture = pipeline.timeout(later()).kill_grace(short()).capture().unwrap();
-    assert!(capture.elapsed >= later() + short());
-    let signals: Vec<_> =
-        capture.stages.iter().map(|stage| stage.status.terminating_signal()).collect();
-    assert_eq!(signals, [Some(Signal::KILL), Some(Signal::TERM)]);
-    let mut pipeline = puppet(["ignore=INT", "wait=600"]) | puppet(["wait=600"]);
-    pipeline.stop_signal(Signal::INT).timeout(later()).kill_grace(short());
-    let output = pipeline.output().unwrap();
+    with_time(later(), |time| {
+        // The grace is also the time in which the other stage ends by the request.
+        let capture = pipeline.timeout(time).kill_grace(time).capture().unwrap();
+        if capture.stdout != "y" {
+            return None;
+        }
+        assert!(capture.elapsed >= time * 2);
+        let signals: Vec<_> =
+            capture.stages.iter().map(|stage| stage.status.terminating_signal()).collect();
+        assert_eq!(signals, [Some(Signal::KILL), Some(Signal::TERM)]);
+        Some(())
+    });
+    let ignores_int = puppet(["ignore=INT", "out=x", "wait=600"]);
+    let mut pipeline = ignores_int | puppet(["eat=1", "out=y", "wait=600"]);
+    pipeline.stop_signal(Signal::INT).kill_grace(short());
+    let output = with_time(later(), |time| {
+        Some(pipeline.timeout(time).output().unwrap()).filter(|output| output.stdout == b"y")
+    });
     ended_by(output.stages[0].status, Signal::KILL);
 }
 
@@ -400,30 +413,38 @@ fn a_stop_reaches_the_descendants_of_every_stage() {
     }
     let stage = || puppet(["spawn=wait=600", "wait=600"]);
     let mut pipeline = stage() | stage() | stage();
-    let capture = pipeline.timeout(later()).capture().unwrap();
-    let below: Vec<u32> = capture.stderr.lines().map(|line| line.parse().unwrap()).collect();
-    assert_eq!(below.len(), 3);
-    for pid in below.into_iter().chain(capture.stages.iter().map(|stage| stage.pid)) {
-        assert!(!alive::is_running(pid), "{pid} is left");
-    }
+    with_time(later(), |time| {
+        let capture = pipeline.timeout(time).capture().unwrap();
+        let below: Vec<u32> = capture.stderr.lines().map(|line| line.parse().unwrap()).collect();
+        for pid in below.iter().copied().chain(capture.stages.iter().map(|stage| stage.pid)) {
+            assert!(!alive::is_running(pid), "{pid} is left");
+        }
+        (below.len() == 3).then_some(())
+    });
     // Orphans are only found through the group of their stage.
     let orphan = || {
         let mut command = puppet(["spawn=spawn=wait=600", "wait=600"]);
         command.own_group();
         command
     };
-    let capture = (orphan() | orphan()).timeout(later()).capture().unwrap();
-    let below: Vec<u32> = capture.stderr.lines().filter_map(|line| line.parse().ok()).collect();
-    assert!(below.len() >= 4, "{below:?}");
-    watchdog::until("the groups are gone", || below.iter().all(|pid| !alive::is_running(*pid)));
+    let mut pipeline = orphan() | orphan();
+    with_time(later(), |time| {
+        let capture = pipeline.timeout(time).capture().unwrap();
+        let below: Vec<u32> = capture.stderr.lines().filter_map(|line| line.parse().ok()).collect();
+        watchdog::until("the groups are gone", || below.iter().all(|pid| !alive::is_running(*pid)));
+        (below.len() == 4).then_some(())
+    });
 }
 
 #[cfg(unix)]
 #[watched_test]
 fn idle_timeouts_limits_and_cancels_stop_a_pipeline() {
     let mut silent = puppet(["out=1", "wait=0.1", "out=2", "wait=600"]) | Command::new("cat");
-    let capture = silent.idle_timeout(later()).capture().unwrap();
-    assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::IdleTimedOut, "12"));
+    with_time(later(), |time| {
+        let capture = silent.idle_timeout(time).capture().unwrap();
+        assert_eq!(capture.outcome, Outcome::IdleTimedOut);
+        (capture.stdout == "12").then_some(())
+    });
     let mut loud = Command::new("yes") | Command::new("cat");
     let capture = loud.limit(Limit::fail(1000)).capture().unwrap();
     assert_eq!((capture.outcome, capture.stdout.len()), (Outcome::LimitExceeded, 1000));

@@ -13,7 +13,7 @@ use pipewright_tests::skip::{Need, skipped};
 use pipewright_tests::{count, pace, watchdog};
 
 use crate::tree_slot::slot;
-use crate::{cannot_supervise, puppet, short};
+use crate::{cannot_supervise, puppet, short, with_time};
 
 pub(super) const SIZE: PtySize = PtySize { rows: 30, cols: 100 };
 
@@ -154,18 +154,24 @@ fn events_have_the_output_and_the_end() {
 #[watched_test]
 fn a_timeout_keeps_the_output_so_far() {
     let mut command = actor(["out=so far", "wait=600"]);
-    let capture = command.timeout(short()).capture().unwrap();
-    assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "so far"));
-    assert!(!alive::is_running(capture.pid));
+    with_time(short(), |time| {
+        let capture = command.timeout(time).capture().unwrap();
+        assert_eq!(capture.outcome, Outcome::TimedOut);
+        assert!(!alive::is_running(capture.pid));
+        (capture.stdout == "so far").then_some(())
+    });
 }
 
 #[watched_test]
 fn an_idle_timeout_sees_the_output() {
     let mut command = actor(["out=1", "wait=0.1", "out=2", "wait=0.1", "out=3", "wait=600"]);
-    let begun = Instant::now();
-    let capture = command.idle_timeout(short()).capture().unwrap();
-    assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::IdleTimedOut, "123"));
-    assert!(begun.elapsed() >= short());
+    with_time(short(), |time| {
+        let begun = Instant::now();
+        let capture = command.idle_timeout(time).capture().unwrap();
+        assert_eq!(capture.outcome, Outcome::IdleTimedOut);
+        assert!(begun.elapsed() >= time);
+        (capture.stdout == "123").then_some(())
+    });
 }
 
 #[watched_test]
@@ -314,15 +320,18 @@ fn async_verbs_read_terminals() {
     runtime.block_on(async {
         let output = actor(["out-bytes=300000"]).output_async().await.unwrap();
         assert!(output.stdout == flood_on_a_terminal(300_000));
-        let mut command = actor(["out=so far", "wait=600"]);
-        let capture = command.timeout(short()).capture_async().await.unwrap();
-        assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "so far"));
         let mut lines = actor(["lines=2"]).lines_async().unwrap();
         let mut texts = Vec::new();
         while let Some(line) = lines.next().await {
             texts.push(line.unwrap().text);
         }
         assert_eq!(texts, ["line 0", "line 1"]);
+    });
+    let mut command = actor(["out=so far", "wait=600"]);
+    with_time(short(), |time| {
+        let capture = runtime.block_on(command.timeout(time).capture_async()).unwrap();
+        assert_eq!(capture.outcome, Outcome::TimedOut);
+        (capture.stdout == "so far").then_some(())
     });
 }
 
@@ -575,10 +584,15 @@ fn a_timeout_ends_the_tree_of_a_terminal_in_a_slot() {
     let Some(slot) = slot() else { return };
     let script = "echo started; setsid sleep 600 & sleep 600";
     let mut command = shell(script);
-    command.env(MARK, alive::mark("pty-slot-timeout")).contain_in(&slot).timeout(short());
-    let capture = command.capture().unwrap();
-    assert_eq!((capture.outcome, &*capture.stdout), (Outcome::TimedOut, "started\r\n"));
-    watchdog::until("no process is left", || alive::marked(MARK, "pty-slot-timeout").is_empty());
+    command.env(MARK, alive::mark("pty-slot-timeout")).contain_in(&slot);
+    with_time(short(), |time| {
+        let capture = command.timeout(time).capture().unwrap();
+        assert_eq!(capture.outcome, Outcome::TimedOut);
+        watchdog::until("no process is left", || {
+            alive::marked(MARK, "pty-slot-timeout").is_empty()
+        });
+        (&*capture.stdout == "started\r\n").then_some(())
+    });
 }
 
 /// Terminals that cannot be opened: typed errors, and no child.

@@ -10,7 +10,7 @@ use pipewright_tests::watchdog::{self, until};
 use pipewright_tests::{count, pace};
 
 use crate::pty::{flood_on_a_terminal, shell};
-use crate::{puppet, short};
+use crate::{puppet, short, with_time};
 
 /// Starts a shell script in a session.
 fn script(text: &str) -> Session {
@@ -54,13 +54,15 @@ fn the_first_of_several_patterns_counts() {
 #[watched_test]
 fn a_pattern_that_does_not_come_in_time_is_an_error_with_the_output() {
     let mut session = actor(["out=first line\nlast line", "wait=600"]);
-    session.set_timeout(short());
-    let begun = Instant::now();
-    let error = session.expect("never").unwrap_err();
-    assert!(begun.elapsed() >= short());
-    let ErrorKind::NotSeen { wanted, reason, tail } = error.kind() else { panic!("{error}") };
-    assert_eq!((wanted.as_str(), *reason), ("\"never\"", NotSeen::TimedOut(short())));
-    assert_eq!(tail, "first line\nlast line");
+    let error = with_time(short(), |time| {
+        session.set_timeout(time);
+        let begun = Instant::now();
+        let error = session.expect("never").unwrap_err();
+        assert!(begun.elapsed() >= time);
+        let ErrorKind::NotSeen { wanted, reason, tail } = error.kind() else { panic!("{error}") };
+        assert_eq!((wanted.as_str(), *reason), ("\"never\"", NotSeen::TimedOut(time)));
+        (tail == "first line\nlast line").then_some(error)
+    });
     assert!(error.to_string().ends_with(": last line"), "{error}");
     // Nothing was taken.
     session.expect("first").unwrap();
@@ -78,9 +80,12 @@ fn a_pattern_after_the_end_is_an_error_with_the_end_of_the_output() {
 #[watched_test]
 fn the_end_of_the_time_can_be_a_match() {
     let mut session = actor(["out=kept", "wait=600"]);
-    session.set_timeout(short());
-    let found = session.expect_any([Pattern::End, Pattern::Timeout]).unwrap();
-    assert_eq!((found.index, found.before_text().as_str()), (1, "kept"));
+    with_time(short(), |time| {
+        session.set_timeout(time);
+        let found = session.expect_any([Pattern::End, Pattern::Timeout]).unwrap();
+        assert_eq!(found.index, 1);
+        (found.before_text() == "kept").then_some(())
+    });
     assert_eq!(session.expect("kept").unwrap().before_text(), "");
 }
 
@@ -253,9 +258,12 @@ fn the_screen_is_what_a_person_sees() {
 #[watched_test]
 fn a_wait_for_the_child_ends_with_the_timeout() {
     let mut session = actor(["out=still here", "wait=600"]);
-    session.set_timeout(short());
-    let error = session.wait().unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::NotSeen { .. }), "{error}");
+    with_time(short(), |time| {
+        session.set_timeout(time);
+        let error = session.wait().unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::NotSeen { .. }), "{error}");
+        (session.unread() == b"still here").then_some(())
+    });
     session.child().kill().unwrap();
     assert!(!session.wait().unwrap().success());
     assert_eq!(session.unread(), b"still here");

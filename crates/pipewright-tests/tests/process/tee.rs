@@ -12,7 +12,7 @@ use pipewright_tests::skip::{Need, is_forced_async, skipped};
 use pipewright_tests::{count, pace, watchdog};
 use rustix::fs::OFlags;
 
-use super::{flood, puppet, short};
+use super::{flood, puppet, short, with_time};
 
 /// Runs `body` with that as stdout. Only in a process of its own.
 pub(crate) fn with_stdout<T>(stdout: impl AsFd, work: impl FnOnce() -> T) -> T {
@@ -35,6 +35,7 @@ fn blocks(fd: impl AsFd) -> bool {
 
 /// Checks that a run with unread output ends in time, by every kind of stop.
 fn is_stopped_in_time(stdout: &OwnedFd) {
+    // Returns nothing if the child was stopped before it had written more than our stdout takes.
     let run = |change: &dyn Fn(&mut pipewright::Command)| {
         let mut command = puppet(["out-bytes=3000000", "wait=600"]);
         command.stdout(Stdio::tee()).kill_grace(Duration::ZERO);
@@ -48,25 +49,31 @@ fn is_stopped_in_time(stdout: &OwnedFd) {
         // The part that was read is kept, and is not everything: the child had to wait.
         assert!(done.stdout == flood(done.stdout.len()));
         assert!(done.stdout.len() < 3_000_000, "{} bytes were read", done.stdout.len());
-        let failed = done.tee_failed.expect("not everything was passed on");
+        let failed = done.tee_failed?;
         assert_eq!((failed.source, failed.kind), (Source::Stdout, io::ErrorKind::TimedOut));
-        done.outcome
+        Some(done.outcome)
     };
-    let timed_out = run(&|command| {
-        command.timeout(short());
+    let timed_out = with_time(short(), |time| {
+        run(&|command| {
+            command.timeout(time);
+        })
     });
     assert_eq!(timed_out, Outcome::TimedOut);
-    let asked = run(&|command| {
-        command.timeout(short()).kill_grace(Duration::from_secs(100));
+    let asked = with_time(short(), |time| {
+        run(&|command| {
+            command.timeout(time).kill_grace(Duration::from_secs(100));
+        })
     });
     assert_eq!(asked, Outcome::TimedOut);
-    let cancelled = run(&|command| {
-        let token = CancelToken::new();
-        command.cancel(&token);
-        thread::spawn(move || {
-            thread::park_timeout(short());
-            token.cancel();
-        });
+    let cancelled = with_time(short(), |time| {
+        run(&|command| {
+            let token = CancelToken::new();
+            command.cancel(&token);
+            thread::spawn(move || {
+                thread::park_timeout(time);
+                token.cancel();
+            });
+        })
     });
     assert_eq!(cancelled, Outcome::Cancelled);
 }

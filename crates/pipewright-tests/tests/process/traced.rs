@@ -6,7 +6,7 @@ use pipewright_tests::pace;
 use pipewright_tests::skip::{Need, skipped};
 use pipewright_tests::traced::TraceLines;
 
-use super::{puppet, short};
+use super::{puppet, short, with_time};
 
 /// Runs a test in a process of its own, as a subscriber is of the whole process.
 fn listening(body: impl FnOnce(&TraceLines)) {
@@ -52,7 +52,10 @@ fn a_status_and_a_wait_have_one_end_each() {
 fn a_timeout_records_why_it_stops_and_kills() {
     listening(|lines| {
         let mut command = puppet(["ignore=TERM", "out=ready", "wait=600"]);
-        let done = command.timeout(short()).kill_grace(pace::millis(100)).capture().unwrap();
+        command.kill_grace(pace::millis(100));
+        let done = with_time(short(), |time| {
+            Some(command.timeout(time).capture().unwrap()).filter(|done| done.stdout == "ready")
+        });
         let span = span(done.pid);
         // Windows: a child without a group of its own cannot be asked.
         let stopping = ["INFO message=stopping", "signal=SIGTERM", "reason=timed out", &span];

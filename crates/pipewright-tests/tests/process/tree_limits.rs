@@ -13,7 +13,7 @@ use pipewright_tests::{alive, count, mounts, pace, watchdog};
 use rustix::mount::{MountFlags, mount_remount};
 
 use crate::tree_slot::has_no_slots;
-use crate::{cannot_supervise, puppet};
+use crate::{cannot_supervise, puppet, with_time};
 
 /// More than the puppet needs to start.
 pub(super) const SMALL: u64 = 24 << 20;
@@ -203,12 +203,13 @@ fn a_stop_is_told_from_a_kill_for_lack_of_memory() {
         puppet(["wait=600"]).limits(memory(SMALL)).timeout(pace::millis(100)).capture().unwrap();
     assert_eq!((capture.outcome, capture.out_of_memory), (Outcome::TimedOut, None));
     // A kill in the tree stays known if the run was stopped for another reason later.
-    let capture = shell(r#""$PUPPET" allocate=100; exec "$PUPPET" wait=600"#)
-        .limits(memory(SMALL))
-        .timeout(pace::millis(1500))
-        .capture()
-        .unwrap();
-    assert_eq!(capture.outcome, Outcome::TimedOut);
+    let mut command = shell(r#""$PUPPET" allocate=100; echo killed; exec "$PUPPET" wait=600"#);
+    command.limits(memory(SMALL));
+    let capture = with_time(pace::millis(1500), |time| {
+        let capture = command.timeout(time).capture().unwrap();
+        assert_eq!(capture.outcome, Outcome::TimedOut);
+        Some(capture).filter(|capture| capture.stdout == "killed\n")
+    });
     assert!(capture.out_of_memory.is_some(), "{capture:?}");
 }
 

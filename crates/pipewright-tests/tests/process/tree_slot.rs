@@ -15,7 +15,7 @@ use pipewright_tests::{alive, count, pace, watchdog};
 
 #[cfg(target_os = "linux")]
 use crate::trees_hostile;
-use crate::{cannot_supervise, ended_by, no_process_is_left, puppet};
+use crate::{cannot_supervise, ended_by, no_process_is_left, puppet, with_time};
 
 const MARK: &str = "PIPEWRIGHT_TREE_SLOT_TEST";
 
@@ -180,10 +180,13 @@ fn a_timeout_kills_the_whole_tree_and_the_slot_works_again() {
     for round in 0..3 {
         let acts = ["out=x", "spawn=daemon=600", "spawn=spawn=ignore=TERM;wait=600", "wait=600"];
         let mut command = held(&slot, "timeout", acts);
-        let capture = command.timeout(pace::millis(400)).kill_grace(pace::millis(50)).capture();
-        let capture = capture.unwrap();
-        assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "x"), "{round}");
-        assert_eq!(alive::marked(MARK, "timeout"), [0_u32; 0], "{round}");
+        command.kill_grace(pace::millis(50));
+        with_time(pace::millis(400), |time| {
+            let capture = command.timeout(time).capture().unwrap();
+            assert_eq!(capture.outcome, Outcome::TimedOut, "{round}");
+            assert_eq!(alive::marked(MARK, "timeout"), [0_u32; 0], "{round}");
+            (capture.stdout == "x").then_some(())
+        });
         assert_eq!(held(&slot, "timeout", ["out=y"]).read().unwrap(), "y");
     }
 }
