@@ -225,7 +225,8 @@ fn gdb_runs_a_program_in_its_terminal() {
 
 /// Returns the rows that tmux shows for a command, without spaces at the ends.
 fn rows_in_tmux(command: &str, until: &str) -> Option<Vec<String>> {
-    let name = format!("pipewright-{}-{}", std::process::id(), until.len());
+    // A server for each: one that has been asked to end may still be there when the next one starts.
+    let name = format!("pipewright-{}-{until}", std::process::id());
     let tmux = |words: &[&str]| {
         let mut tmux = Command::new("tmux");
         tmux.args(["-L", &name, "-f", "/dev/null"]).args(words).env_remove("TMUX");
