@@ -354,14 +354,19 @@ fn a_start_error_comes_back_with_its_key() {
 
 #[watched_test]
 fn a_pipeline_counts_as_one_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let go = dir.path().join("go");
+    // None of the first three ends while the others are started.
+    let wait = &*format!("wait-for-file={}", go.display());
     let mut runner = Runner::new(3);
-    runner.push("sum", puppet(["out=b\na\n", "err=oh"]) | puppet(["sort"]));
-    runner.push("fails", puppet(["exit=3"]) | puppet(["cat"]));
-    runner.push("quiet", (puppet(["exit=3"]) | puppet(["cat"])).pipefail(false).owned());
+    runner.push("sum", puppet([wait, "out=b\na\n", "err=oh"]) | puppet(["sort"]));
+    runner.push("fails", puppet([wait, "exit=3"]) | puppet(["cat"]));
+    runner.push("quiet", (puppet([wait, "exit=3"]) | puppet(["cat"])).pipefail(false).owned());
     runner.push("late", (puppet(IDLE) | puppet(["cat"])).timeout(short()).owned());
     runner.push("missing", puppet(IDLE) | Command::new("no-such-program"));
     assert_eq!(runner.next_within(Duration::ZERO).map_to(), Next::Pending);
     assert_eq!(runner.running(), 3);
+    std::fs::write(&go, b"").unwrap();
     for (key, result) in runner {
         match key {
             "sum" => {
