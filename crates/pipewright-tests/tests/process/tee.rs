@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pipewright::{CancelToken, Limit, Linger, Outcome, PipeOptions, PipeReader, Source, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
@@ -116,52 +116,73 @@ pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
 
 #[isolated_test]
 fn a_slow_tee_reader_gets_everything() {
-    // Longer than the child is ever idle on a busy machine.
-    let idle = pace::seconds(2);
     for linger in [
         Linger::StopAtExit,
         Linger::UntilEof,
         Linger::Settle { quiet: Duration::from_millis(1), cap: Duration::from_millis(2) },
     ] {
-        let (mut reader, stdout) = pipe();
-        let passed = thread::spawn(move || {
-            // Longer than the child runs, than the linger and than its cap.
-            thread::park_timeout(idle * 3 / 2);
-            let mut passed = Vec::new();
-            reader.read_to_end(&mut passed).map(|_| passed)
+        // A child that has not even begun within the time is idle.
+        with_time(pace::seconds(2), |idle| {
+            let (mut reader, stdout) = pipe();
+            let passed = thread::spawn(move || {
+                // Longer than the child runs, than the linger and than its cap.
+                thread::park_timeout(idle * 3 / 2);
+                let mut passed = Vec::new();
+                reader.read_to_end(&mut passed).map(|_| passed)
+            });
+            let mut command = puppet(["out-bytes=400000"]);
+            command.stdout(Stdio::tee()).linger(linger).idle_timeout(idle);
+            let done = with_stdout(&stdout, || command.output()).unwrap();
+            drop(stdout);
+            let passed = passed.join().unwrap().unwrap();
+            if done.stdout.is_empty() {
+                return None;
+            }
+            assert_eq!((done.outcome, done.tee_failed), (Outcome::Exited, None), "{linger:?}");
+            assert!(done.stdout == flood(400_000) && !done.held_open, "{linger:?}");
+            assert!(passed == flood(400_000), "{linger:?}");
+            Some(())
         });
-        let mut command = puppet(["out-bytes=400000"]);
-        command.stdout(Stdio::tee()).linger(linger).idle_timeout(idle);
-        let done = with_stdout(&stdout, || command.output()).unwrap();
-        drop(stdout);
-        assert_eq!((done.outcome, done.tee_failed), (Outcome::Exited, None), "{linger:?}");
-        assert!(done.stdout == flood(400_000) && !done.held_open, "{linger:?}");
-        assert!(passed.join().unwrap().unwrap() == flood(400_000), "{linger:?}");
     }
 }
 
 #[watched_test]
 fn a_limit_that_is_found_after_the_end_leaves_a_tee_its_time() {
     const LIMIT_BYTES: usize = 100_000;
-    let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
-    let passed = thread::spawn(move || {
-        let mut passed = Vec::new();
-        let mut some = [0; 512];
-        // Slower than the run notices the end, and never idle for long.
-        loop {
-            thread::park_timeout(Duration::from_millis(1));
-            match reader.read(&mut some).unwrap() {
-                0 => return passed,
-                count => passed.extend_from_slice(&some[..count]),
+    let run = || {
+        let (mut reader, writer) = pipewright::pipe(PipeOptions::default()).unwrap();
+        let passed = thread::spawn(move || {
+            let mut passed = Vec::new();
+            let mut some = [0; 512];
+            let (begun, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+            // Slower than the run notices the end, and never idle for long.
+            loop {
+                thread::park_timeout(Duration::from_millis(1));
+                match reader.read(&mut some).unwrap() {
+                    0 => return (passed, begun.elapsed(), longest),
+                    count => passed.extend_from_slice(&some[..count]),
+                }
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
             }
+        });
+        let mut command = puppet(["out-bytes=101000"]);
+        command.stdout(Stdio::tee_to(writer)).limit(Limit::fail(LIMIT_BYTES));
+        let done = command.output().unwrap();
+        drop(command);
+        assert_eq!(done.outcome, Outcome::LimitExceeded);
+        (done.tee_failed, passed.join().unwrap())
+    };
+    // A reader that got no processor was idle for long, or took longer than a tee waits in all.
+    for attempt in 1.. {
+        let (failed, (passed, all, longest)) = run();
+        if failed.is_none() {
+            assert!(passed == flood(LIMIT_BYTES));
+            return;
         }
-    });
-    let mut command = puppet(["out-bytes=101000"]);
-    command.stdout(Stdio::tee_to(writer)).limit(Limit::fail(LIMIT_BYTES));
-    let done = command.output().unwrap();
-    drop(command);
-    assert_eq!((done.outcome, done.tee_failed), (Outcome::LimitExceeded, None));
-    assert!(passed.join().unwrap() == flood(LIMIT_BYTES));
+        let is_slow = all > Duration::from_secs(4) || longest > Duration::from_millis(50);
+        assert!(is_slow && attempt < 20, "{failed:?} after {all:?}, idle for {longest:?} at most");
+    }
 }
 
 #[isolated_test]
