@@ -156,13 +156,15 @@ fn the_rightmost_failed_stage_is_reported() {
 #[cfg(unix)]
 #[watched_test]
 fn usage_is_reported_for_each_stage_and_in_total() {
-    // Some kernels count whole ticks of the processor's clock.
-    let turns = pace::rounds(20_000, 200_000);
-    let busy = format!("i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done; cat");
-    let capture = (sh("echo x") | sh(&busy) | sh(&busy)).capture().unwrap();
+    // By their own measure, and not compared with a stage that does little: what a virtual machine does not get of its
+    // processor is counted as used, by whatever runs at that time.
+    let capture =
+        (sh("echo x") | puppet(["burn=30", "cat"]) | puppet(["burn=90", "cat"])).capture();
+    let capture = capture.unwrap();
     let of = |stage: usize| capture.stages[stage].usage.unwrap();
     let cpu = |usage: pipewright::Usage| usage.user + usage.system;
-    assert!(cpu(of(1)) > cpu(of(0)) && cpu(of(2)) > cpu(of(0)));
+    assert!(cpu(of(1)) >= Duration::from_millis(30), "{:?}", of(1));
+    assert!(cpu(of(2)) >= Duration::from_millis(90), "{:?}", of(2));
     assert_eq!(cpu(capture.usage.unwrap()), cpu(of(0)) + cpu(of(1)) + cpu(of(2)));
 }
 
