@@ -350,26 +350,30 @@ fn stages_in_the_foreground_share_a_group_and_get_one_signal_each() {
     let dir = tempfile::tempdir().unwrap();
     let note = |name: &str| dir.path().join(name).display().to_string();
     let stage = |name: &str| {
+        // Not with a `read`: a signal between the look for signals and the call would have its trap run after that.
         let script = format!(
-            "trap 'echo term >> {0}' TERM; ps -o pgid= -p $$ > {0}; exec 3< {1}; while :; do read x <&3; done",
+            "trap 'echo term >> {0}' TERM; ps -o pgid= -p $$ > {0}; until [ -e {1} ]; do sleep 0.02; done",
             note(name),
-            note("fifo")
+            note("end")
         );
-        Command::new("sh").args(["-c", &script]).own_group().owned()
+        Command::new("sh").args(["-c", &script]).own_group().stderr(Stdio::null()).owned()
     };
-    assert!(Command::new("mkfifo").arg(note("fifo")).status().unwrap().success());
     let token = CancelToken::new();
     let mut pipeline = stage("first") | stage("second");
-    pipeline.foreground().cancel(&token).kill_grace(later());
+    // They end when both have noted it, however long that takes.
+    pipeline.foreground().cancel(&token).kill_grace(pace::seconds(600));
     let lines = |name: &str| fs::read_to_string(note(name)).unwrap_or_default();
     let output = std::thread::scope(|scope| {
         let run = scope.spawn(|| pipeline.output().unwrap());
-        // The stages open the FIFO once their handlers are set.
-        let _writer = fs::File::options().write(true).open(note("fifo")).unwrap();
+        // The stages write this once their handlers are set.
         watchdog::until("both stages are ready", || {
-            !lines("first").is_empty() && !lines("second").is_empty()
+            ["first", "second"].iter().all(|name| lines(name).ends_with('\n'))
         });
         token.cancel();
+        watchdog::until("both have noted the signal", || {
+            ["first", "second"].iter().all(|name| lines(name).ends_with("term\n"))
+        });
+        fs::write(note("end"), "").unwrap();
         run.join().unwrap()
     });
     assert_eq!(output.outcome, Outcome::Cancelled);
