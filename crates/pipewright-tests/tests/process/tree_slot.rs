@@ -509,7 +509,8 @@ fn settings_that_contradict_a_slot_are_refused_by_name() {
     assert!(puppet(["exit=0"]).contain_in(&slot).status().unwrap().success());
 }
 
-#[watched_test]
+// Alone: it writes programs and runs them. While another thread forks, they may be busy.
+#[isolated_test]
 fn errors_of_a_start_in_a_slot_are_those_of_any_start() {
     let Some(slot) = slot() else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -13,10 +13,13 @@ use pipewright::process::{Command, Stdio};
 use pipewright_test_macros::{isolated_test, watched_test};
 use pipewright_tests::{TRUE, count, watchdog};
 
-/// Runs each function once with std and once with `pipewright::process`, and compares their results.
+/// Runs each function once with std and once with `pipewright::process`, and compares their results: `alone`, in a
+/// process of its own.
 macro_rules! same_with_both {
-    ($($test:ident)*) => {$(
-        #[pipewright_test_macros::watched_test]
+    (alone $($test:ident)*) => { same_with_both! { @isolated_test $($test)* } };
+    ($($test:ident)*) => { same_with_both! { @watched_test $($test)* } };
+    (@$kind:ident $($test:ident)*) => {$(
+        #[pipewright_test_macros::$kind]
         fn $test() {
             let theirs = with_std::$test().expect("std can do it");
             let ours = with_pipewright::$test().expect("pipewright can do it");
@@ -66,7 +69,9 @@ fn a_child_holds_one_more_handle_than_in_std() {
     watchdog::until("it is closed", || count::handles() == before);
 }
 
-#[watched_test]
+// Alone, as each test that writes a program and runs it: a process that another thread has just forked has the file open
+// for writing until its exec, and the program is busy as long.
+#[isolated_test]
 fn a_busy_program_is_retried() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("program");
@@ -80,7 +85,7 @@ fn a_busy_program_is_retried() {
     assert!(Command::new(&path).status().unwrap().success());
 }
 
-#[watched_test]
+#[isolated_test]
 fn a_script_without_a_shebang_is_never_run_by_a_shell() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("script");
@@ -241,7 +246,7 @@ macro_rules! failures {
     }};
 }
 
-#[watched_test]
+#[isolated_test]
 fn kinds_are_those_of_std_and_the_number_is_inside() {
     let (theirs, ours) = (failures!(std::process), failures!(pipewright::process));
     assert_eq!(theirs.len(), ours.len());

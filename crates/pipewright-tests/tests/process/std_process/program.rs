@@ -263,7 +263,9 @@ same_with_both! {
     the_environment_of_the_child
     closures_and_generic_functions
     handles_are_inherited_as_in_std
-    relative_programs_are_found_in_the_childs_directory
     a_command_runs_again_and_again
     other_items_exist
 }
+
+// It writes a program and runs it.
+same_with_both! { alone relative_programs_are_found_in_the_childs_directory }
