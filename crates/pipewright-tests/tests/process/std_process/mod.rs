@@ -449,10 +449,13 @@ fn the_command_differs_from_std_as_documented() {
     }
     assert_eq!(kind(&mut Command::new("")), std::io::ErrorKind::InvalidInput);
 
-    // Later than the linger.
+    // Not before the first run has lingered.
+    let dir = tempfile::tempdir().unwrap();
     let mut held = Command::new("sh");
-    held.args(["-c", "(sleep 1.5; echo late) & echo early"]);
-    let output = held.output().unwrap();
+    let waits = r#"until [ -e go ] || [ ! -e "$PWD" ]; do sleep 0.02; done"#;
+    held.args(["-c", &format!("echo early; ({waits}; echo late) &")]);
+    let output = held.current_dir(dir.path()).output().unwrap();
     assert_eq!((output.stdout.as_slice(), output.held_open), (&b"early\n"[..], true));
+    fs::write(dir.path().join("go"), "").unwrap();
     assert_eq!(held.linger(Linger::UntilEof).output().unwrap().stdout, b"early\nlate\n");
 }
