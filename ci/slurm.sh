@@ -138,8 +138,9 @@ SlurmdUser=$user
 AuthType=auth/munge
 AuthInfo=socket=$dir/munge/socket
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
-SlurmctldPidFile=$dir/run/slurmctld.pid
-SlurmdPidFile=$dir/run/%n.pid
+# Not those of this script, which reads them meanwhile: a daemon empties its file before it writes to it.
+SlurmctldPidFile=$dir/run/slurmctld.own
+SlurmdPidFile=$dir/run/%n.own
 SlurmctldLogFile=$dir/log/slurmctld
 SlurmdLogFile=$dir/log/%n
 StateSaveLocation=$dir/state
