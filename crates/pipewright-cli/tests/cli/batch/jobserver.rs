@@ -128,18 +128,22 @@ fn tokens_of_a_killed_make_come_back() {
         return;
     }
     let logged_jobs = Logged::new();
-    // More than the slots: the first make holds all tokens until it is killed.
-    logged_jobs.makefile("first", "touch started; sleep 1000");
+    // More than the slots: the first make holds all tokens, and is killed once it does. Its job is stopped for its
+    // output, because a limit of its time could come before.
+    let hold = "echo start >> held; until [ $(grep -c start held) -ge 3 ]; do sleep 0.01; done; \
+                echo all are held; sleep 1000";
+    logged_jobs.makefile("first", hold);
     logged_jobs.makefile("second", &logged(3));
-    let script = "$PW batch --jobserver share -j3 --resource one=1 --jsonl --from jobs --timeout 2";
+    let script =
+        "$PW batch --jobserver share -j3 --resource one=1 --jsonl --from jobs --max-output 1";
     logged_jobs.0.write(
         "jobs",
-        "{\"argv\":[\"make\",\"-f\",\"first\"],\"resources\":{\"one\":1},\"timeout\":\"500ms\"}\n\
-         {\"argv\":[\"make\",\"-f\",\"second\"],\"resources\":{\"one\":1},\"timeout\":\"100s\"}\n",
+        "{\"argv\":[\"make\",\"-f\",\"first\"],\"resources\":{\"one\":1}}\n\
+         {\"argv\":[\"make\",\"-f\",\"second\"],\"resources\":{\"one\":1}}\n",
     );
     let output = logged_jobs.run(&format!("{script} --stop-signal KILL"));
     assert_eq!(output.status.code(), Some(123), "{}", err(&output));
-    assert!(logged_jobs.0.path("started").exists());
+    assert_eq!(logged_jobs.0.lines("held").len(), 3);
     assert_eq!(logged_jobs.jobs(), (RECIPES, 3));
 }
 
