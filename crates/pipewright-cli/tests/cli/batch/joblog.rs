@@ -1,8 +1,11 @@
 //! Files and tags for those who come from GNU parallel or read JUnit XML, and starts that are held back.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::{Place, err, out, pace, refused, sorted, version};
+use super::{Place, err, out, refused, sorted, version};
+use crate::{Watchdog, send_signal, with_default_stop_signals};
 
 /// Returns the columns of the lines of a job log, sorted by job. The times are checked, and not among them.
 fn joblog(text: &str) -> Vec<Vec<String>> {
@@ -174,18 +177,28 @@ fn a_tag_has_the_values_of_its_job() {
 
 #[test]
 fn starts_are_held_back_by_a_delay_and_by_the_machine() {
+    let _watchdog = Watchdog::start(60);
     let place = Place::new();
     let began = Instant::now();
     let delayed = place.batch(&["-j8", "--delay", "0.1", "--", "true", ":::", "1", "2", "3"]);
     assert_eq!(delayed.status.code(), Some(0), "{}", err(&delayed));
     assert!(began.elapsed() >= Duration::from_millis(200));
     // No machine has so much memory: nothing starts, and the batch says why.
-    let limits = ["--memfree", "8000000GiB", "--batch-timeout", &pace::option(1500)];
-    let held = place.batch(&[&limits[..], &["--", "touch", ":::", "ran"]].concat());
-    assert_eq!(held.status.code(), Some(124), "{}", err(&held));
+    let words = ["--memfree", "8000000GiB", "--", "touch", ":::", "ran"];
+    let mut held = with_default_stop_signals();
+    held.args(["batch", "--progress", "none"]).args(words).current_dir(place.path(""));
+    held.stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut held = held.spawn().unwrap();
+    let mut lines = BufReader::new(held.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let reason = lines.next().expect("it says why");
     assert!(
-        err(&held).contains("no job starts: ") && err(&held).contains("MiB of memory are free")
+        reason.contains("no job starts: ") && reason.contains("MiB of memory are free"),
+        "{reason}"
     );
+    // It may be the first of several lines: the figure changes.
+    send_signal(&held, "TERM");
+    lines.for_each(drop);
+    assert_eq!(held.wait().unwrap().code(), Some(143));
     assert!(!place.path("ran").exists());
     refused(&place.batch(&["--load", "0", "--", "true", ":::", "1"]), &["must be more than 0"]);
     refused(&place.batch(&["--load", "x", "--", "true", ":::", "1"]), &["write 4, 1.5 or 80%"]);
