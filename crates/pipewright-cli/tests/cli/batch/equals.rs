@@ -362,7 +362,10 @@ fn random_batches_print_in_the_order_of_parallel() {
             Some(if has_failed { 123 } else { 0 }),
             "seed {seed}: {shown}"
         );
-        assert!(theirs.stderr.is_empty(), "{}", theirs.stderr.escape_ascii());
+        // It warns where its own starts take long.
+        let mut said = theirs.stderr.split(|byte| *byte == b'\n');
+        let is_warning = |line: &[u8]| line.is_empty() || line.starts_with(b"parallel: Warning: ");
+        assert!(said.all(is_warning), "{}", theirs.stderr.escape_ascii());
     });
 }
 
