@@ -5,7 +5,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fs, thread};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -68,6 +68,13 @@ fn helpers(tool: &Child, role: &str) -> Vec<u32> {
         line.split(|byte| *byte == 0).nth(1) == Some(role.as_bytes())
     };
     named_below(tool.id(), "pw-supervisor").into_iter().filter(has_role).collect()
+}
+
+/// Waits until each supervisor has a guard: it gets its name by exec, which it may do after the jobs have started.
+fn until_guarded(tool: &Child) {
+    until("each supervisor has its guard", || {
+        helpers(tool, "guard").len() == helpers(tool, "commands").len()
+    });
 }
 
 fn signal(pid: u32, signal: Signal) {
@@ -135,7 +142,11 @@ fn crash(name: &str, options: &[&str]) -> Option<(Place, usize, u64)> {
         until("some jobs have started", || {
             place.read("ran").lines().count() >= before + some || tool.try_wait().unwrap().is_some()
         });
-        thread::park_timeout(Duration::from_micros(random.below(20_000)));
+        // On a fast machine all jobs would be done before enough was killed.
+        let moment = Instant::now() + Duration::from_micros(random.below(20_000));
+        while Instant::now() < moment && place.read("ran").lines().count() < before + some + 8 {
+            thread::park_timeout(Duration::from_micros(500));
+        }
         if let Some(status) = tool.try_wait().unwrap() {
             assert!(
                 matches!(status.code(), Some(0 | 123)),
@@ -242,6 +253,7 @@ fn a_resumed_batch_ends_what_no_supervisor_has_ended() {
     };
     until("both sleep", || marked(name).iter().filter(|pid| is_sleep(pid)).count() == 2);
     let sleeping: Vec<u32> = marked(name).into_iter().filter(is_sleep).collect();
+    until_guarded(&tool);
     kill_all(&tool);
     tool.wait().unwrap();
     // Without this, the test would see the supervisor's work.
