@@ -23,6 +23,25 @@ impl Place {
         fs::write(self.path(name), text).unwrap();
     }
 
+    /// Copies a program, by a process of its own. Returns false if it cannot be copied.
+    ///
+    /// A file that this process writes to is open in each child that another test starts meanwhile, until its exec, and
+    /// a program that is open for writing cannot be executed.
+    #[cfg(target_os = "linux")]
+    pub(super) fn copy_program(&self, from: &str, name: &str) -> bool {
+        let copied = Command::new("cp").arg(from).arg(self.path(name)).output();
+        copied.unwrap().status.success()
+    }
+
+    /// Writes a program, in the same way.
+    #[cfg(target_os = "linux")]
+    pub(super) fn write_program(&self, name: &str, text: &str) {
+        let script = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).arg(self.path(name)).arg(text);
+        assert!(shell.status().unwrap().success());
+    }
+
     /// Returns the text of a file, or nothing if there is none.
     pub(super) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()

@@ -558,8 +558,8 @@ fn place() -> Option<Place> {
     let place = Place::new();
     fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
     chown(place.path(""), Some(USER), Some(USER)).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_pipewright"), place.path("pw")).unwrap();
-    if fs::copy("/usr/bin/setpriv", place.path("become")).is_err() {
+    assert!(place.copy_program(env!("CARGO_BIN_EXE_pipewright"), "pw"));
+    if !place.copy_program("/usr/bin/setpriv", "become") {
         pace::skipped(pace::Need::Program("setpriv"), "is not here");
         return None;
     }

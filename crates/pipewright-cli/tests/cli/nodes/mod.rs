@@ -12,8 +12,7 @@ mod network;
 mod slurm;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -80,11 +79,8 @@ fn host_name() -> String {
 
 /// Checks that jobs of every end have the same one here and on the nodes of the function.
 fn check_ends(place: &Place, batch_on: impl FnOnce(&[&str]) -> Command) {
-    place.write("no-program", "#!/no/such/interpreter\n");
-    let mut mode = std::fs::metadata(place.path("no-program")).unwrap().permissions();
+    place.write_program("no-program", "#!/no/such/interpreter\n");
     place.write("not-executable", "");
-    mode.set_mode(0o755);
-    std::fs::set_permissions(place.path("no-program"), mode).unwrap();
     place.write(
         "jobs",
         r#"{"argv": ["true"]}
@@ -318,11 +314,9 @@ fn a_worker_of_another_build_is_refused_with_both_hashes() {
     let place = Place::new();
     // The same version, and one byte more.
     let other = place.path("other");
-    std::fs::copy(TOOL, &other).unwrap();
-    let mut file = std::fs::OpenOptions::new().append(true).open(&other).unwrap();
-    file.write_all(b"x").unwrap();
-    drop(file);
     let path = other.to_str().unwrap();
+    let script = "cp \"$0\" \"$1\" && printf x >> \"$1\"";
+    assert!(Command::new("sh").args(["-c", script, TOOL, path]).status().unwrap().success());
     let args = ["--via", "env", "--worker-path", path, "--", "echo", ":::", "a"];
     let output = place.batch(&args);
     assert_eq!((output.status.code(), out(&output)), (Some(125), ""));

@@ -80,9 +80,7 @@ fn long_cut() -> Duration {
 fn cluster(place: &Place, network: &Network) -> Command {
     let far = &network.far;
     let write = |name: &str, script: &str| {
-        place.write(name, &format!("#!/bin/sh\n{script}\n"));
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(place.path(name), mode).unwrap();
+        place.write_program(name, &format!("#!/bin/sh\n{script}\n"));
     };
     fs::create_dir(place.path("bin")).unwrap();
     let job = "JobId=7 JobName=x UserId=x GroupId=x JobState=RUNNING TimeLimit=UNLIMITED NodeList=n1 NumNodes=1";
