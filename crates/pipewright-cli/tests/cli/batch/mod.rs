@@ -69,10 +69,11 @@ impl Place {
     /// Returns the rows of a query of a log, with `|` between values. `None`, with a message: nothing here can query
     /// it.
     pub(super) fn rows(&self, log: &str, query: &str) -> Option<Vec<String>> {
+        // A log may be locked for a moment, as when a runner begins or ends.
         let python = "import sqlite3, sys\n\
-            for row in sqlite3.connect(sys.argv[1]).execute(sys.argv[2]):\n\
+            for row in sqlite3.connect(sys.argv[1], timeout=30).execute(sys.argv[2]):\n\
             \x20print('|'.join('' if it is None else str(it) for it in row))";
-        for program in [&["sqlite3"][..], &["python3", "-c", python]] {
+        for program in [&["sqlite3", "-cmd", ".timeout 30000"][..], &["python3", "-c", python]] {
             let mut command = Command::new(program[0]);
             command.args(&program[1..]).arg(self.path(log)).arg(query);
             let Ok(output) = command.output() else { continue };
