@@ -8,7 +8,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use super::{Place, err, out, pace};
+use super::{Place, TAKEN, err, out, pace};
 use crate::Watchdog;
 use crate::trees::until;
 
@@ -84,10 +84,10 @@ fn reports_that_are_pipes_without_a_reader_hold_up_no_job_and_no_end_of_the_batc
     assert_eq!(place.lines("ran").len(), 3);
     // A signal does, too, and a reader that comes late gets everything.
     let output = place.sh(
-        "$PW batch --quiet --events pipe -- true ::: a & while ! kill -TERM $!; do :; done; sleep 0.3; \
+        &format!("{TAKEN} $PW batch --quiet --events pipe -- true ::: a & while ! kill -TERM $!; do :; done; taken $!; \
          kill -TERM $! 2> /dev/null; wait $!; echo $?; \
-         $PW batch --quiet --events pipe -- sh -c 'echo > done-{}' ::: a & until [ -e done-a ]; do sleep 0.01; done; \
-         grep -c '\"event\":\"finished\"' pipe; wait $!; echo $?",
+         $PW batch --quiet --events pipe -- sh -c 'echo > done-{{}}' ::: a & until [ -e done-a ]; do sleep 0.01; done; \
+         grep -c '\"event\":\"finished\"' pipe; wait $!; echo $?"),
     );
     let text = out(&output);
     assert!(text == "143\n1\n0\n" || text == "125\n1\n0\n", "{text} {}", err(&output));
@@ -392,23 +392,29 @@ fn a_command_whose_output_goes_to_a_disk_that_stops_to_answer_obeys_its_timeout_
 fn a_batch_whose_log_stops_to_answer_obeys_its_end_and_two_signals() {
     let _watchdog = Watchdog::start(120);
     let place = Place::new();
-    let timeout = pace::option(1_000);
+    let millis = pace::millis(1_000).as_millis();
     // The disk of the log takes nothing more while the batch runs. The kernel cannot end that wait, so it is thawed
-    // once the tool has said that it ends.
+    // once the tool has said that it ends. A batch that has ended before the disk was frozen gets a longer time.
     let script = format!(
-        "for end in time signals; do \
-           limit=; [ $end = signals ] || limit='--batch-timeout {timeout}'; \
-           $PW batch --quiet $limit --log disk/$end.db -- sh -c \
-             'echo > ran; [ {{}} = 1 ] || until [ -e go ]; do sleep 0.01; done' ::: 1 2 2> said & pid=$!; \
-           until [ -e ran ]; do sleep 0.01; done; \
-           fsfreeze -f disk || {{ kill -KILL $pid; exit 99; }}; echo > go; \
-           [ $end = time ] || {{ kill -TERM $pid; sleep 0.3; kill -TERM $pid; }}; \
-           until grep -q 'ended before' said; do sleep 0.01; done; \
-           fsfreeze -u disk; wait $pid; echo $end $?; rm ran go; \
+        "{TAKEN} limit={millis}; \
+         for end in time signals; do \
+           while :; do \
+             option=; [ $end = signals ] || option=\"--batch-timeout ${{limit}}ms\"; \
+             $PW batch --quiet $option --log disk/$end.db -- sh -c \
+               'echo > ran; [ {{}} = 1 ] || until [ -e go ]; do sleep 0.01; done' ::: 1 2 2> said & pid=$!; \
+             until [ -e ran ] || ! kill -0 $pid; do sleep 0.01; done; \
+             fsfreeze -f disk || {{ kill -KILL $pid; exit 99; }}; echo > go; \
+             [ $end = time ] || {{ kill -TERM $pid; taken $pid; kill -TERM $pid; }}; \
+             until grep -q 'ended before' said || ! kill -0 $pid; do sleep 0.01; done; \
+             fsfreeze -u disk; wait $pid; code=$?; told=$(grep -c 'ended before' said); rm -f ran go; \
+             [ $end = time ] && [ $told = 0 ] && [ $limit -lt 20000 ] || break; \
+             limit=$((limit * 4)); rm -f disk/time.db*; \
+           done; \
+           echo $end $code $told; \
          done"
     );
     let Some(output) = beside_disk(&place, &script) else { return };
-    assert_eq!(out(&output), "time 124\nsignals 143\n", "{}", err(&output));
+    assert_eq!(out(&output), "time 124 1\nsignals 143 1\n", "{}", err(&output));
 }
 
 #[test]
@@ -515,10 +521,12 @@ fn two_signals_end_a_batch_whose_input_and_program_are_on_a_dead_mount() {
     place.write("directory", "{\"argv\":[\"true\"],\"cwd\":\"dead/../dead\"}\n");
     let Some(output) = beside_dead_mount(
         &place,
-        "for jobs in input program directory dead/jobs; do \
+        &format!(
+            "{TAKEN} for jobs in input program directory dead/jobs; do \
            $PW batch --jsonl --quiet --from $jobs & pid=$!; \
-           while ! kill -TERM $pid; do :; done; sleep 0.3; kill -TERM $pid; wait $pid; echo $?; \
-         done",
+           while ! kill -TERM $pid; do :; done; taken $pid; kill -TERM $pid; wait $pid; echo $?; \
+         done"
+        ),
     ) else {
         return;
     };

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
-use super::{Place, err, out, pace, sorted};
+use super::{Place, TAKEN, err, out, pace, sorted};
 use crate::random::{Random, seed};
 use crate::terminal::{CTRL_C, Shell};
 use crate::trees::{MARK, mark, marked, until};
@@ -509,10 +509,10 @@ fn an_input_that_is_a_pipe_without_a_writer_stops_its_job_alone() {
     let output = place.batch_of(jobs, &["--jsonl", "--batch-timeout", &timeout]);
     assert_eq!(output.status.code(), Some(124), "{}", err(&output));
     place.write("jobs", jobs);
-    let output = place.sh(
-        "$PW batch --jsonl -a jobs --quiet & while ! kill -TERM $!; do :; done; sleep 0.3; kill -TERM $!; \
-         sleep 0.3; kill -TERM $!; wait $!; echo $?",
-    );
+    let output = place.sh(&format!(
+        "{TAKEN} $PW batch --jsonl -a jobs --quiet & while ! kill -TERM $!; do :; done; taken $!; \
+         kill -TERM $!; taken $!; kill -TERM $!; wait $!; echo $?"
+    ));
     assert_eq!(out(&output), "143\n", "{}", err(&output));
 }
 
@@ -554,8 +554,8 @@ fn streams_of_a_command_that_are_pipes_obey_its_time() {
         assert!(err(&output).contains("no other process has opened it"), "{}", err(&output));
     }
     let output = place.sh(
-        "$PW run --stdin pipe -- cat & until kill -TERM $!; do :; done; sleep 0.3; kill -TERM $!; wait $!; echo $?; \
-         $PW run --timeout 60 --stdin pipe -- cat & echo late > pipe; wait $!",
+        &format!("{TAKEN} $PW run --stdin pipe -- cat & until kill -TERM $!; do :; done; taken $!; kill -TERM $!; \
+         wait $!; echo $?; $PW run --timeout 60 --stdin pipe -- cat & echo late > pipe; wait $!"),
     );
     assert_eq!(out(&output), "143\nlate\n", "{}", err(&output));
 }
