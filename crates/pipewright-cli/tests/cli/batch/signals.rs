@@ -338,11 +338,12 @@ fn every_job_runs_below_a_low_limit_of_open_files() {
             let place = Place::new();
             let words = format!(
                 "ulimit -n {limit}; exec $PW batch --contain {contain} --progress none -j20 {options} -- \
-                 sh -c 'sleep 0.02; echo {{}}' ::: {}",
+                 sh -c 'until grep -q \"at once: \" said; do sleep 0.02; done; echo {{}}' ::: {} 2> said",
                 numbers.join(" ")
             );
+            // No job ends before as many run as find room: on a slow machine that would never be so.
             let output = place.sh(&words);
-            let messages = err(&output);
+            let messages = &*place.read("said");
             let case = format!("{contain}, {limit}, {options}: {messages}");
             assert_eq!(output.status.code(), Some(0), "{case}");
             let lines = out(&output).lines().map(|line| line.rsplit('\t').next().unwrap());
@@ -392,9 +393,12 @@ fn a_job_that_waits_for_room_has_not_begun() {
     let words = format!(
         "ulimit -n 40; exec $PW batch --progress none --once --log run.db -j20 -- sh -c '{script}' ::: $(seq 20)"
     );
-    let mut tool = place.shell(&words).spawn().unwrap();
+    let messages = File::create(place.path("messages")).unwrap();
+    let mut tool = place.shell(&words).stderr(messages).spawn().unwrap();
     let noted =
         || place.rows("run.db", "SELECT number FROM running JOIN jobs ON jobs.id = running.job");
+    // Before that another one may be about to start.
+    until("there is no room for more", || place.read("messages").contains("at once: "));
     let mut last = 0;
     until("those that run are noted, and no others", || {
         let ran = place.lines("ran").len();
