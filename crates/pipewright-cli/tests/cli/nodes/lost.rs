@@ -179,7 +179,7 @@ fn ctrl_c_drains_and_sigterm_stops_the_jobs_on_nodes() {
 }
 
 /// Returns the parent of a process.
-fn parent(pid: u32) -> Option<u32> {
+pub(super) fn parent(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name before it may have spaces.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
