@@ -104,14 +104,16 @@ fn a_node_that_hangs_is_lost_and_its_jobs_have_ended_before_they_run_elsewhere()
     let place = Place::new();
     // The kernel gives a lock free when its last holder has ended.
     let script = "exec 9> lock-{}; flock -n 9 || echo {} >> copies
-        echo {} >> starts; sleep 600 & until [ -e end ]; do sleep 0.05; done; echo {} >> ends";
+        echo $$ >> pids; echo {} >> starts
+        sleep 600 & until [ -e end ]; do sleep 0.05; done; echo {} >> ends";
     let args = ["--log", "run.db", "--", "sh", "-c", script, ":::", "1", "2", "3", "4"];
     let mut command = batch_on(&place, &nodes(3), &args);
     command.env(MARK, mark("node-hangs")).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     until("all jobs run", || place.lines("starts").len() == 4);
-    // One of the nodes has two jobs or one. Nothing wakes it up again.
-    kill(workers(&place)[0], "STOP");
+    // A node with two jobs or one: one that was late has none. Nothing wakes it up again.
+    let job = place.read("pids").lines().next().unwrap().parse().unwrap();
+    kill(worker_of(&place, job), "STOP");
     let lost = |line: &String| line.contains("is lost with ");
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let message = lines.find(lost).expect("the node is given up");
@@ -185,6 +187,13 @@ pub(super) fn parent(pid: u32) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Returns the worker that a job runs on.
+fn worker_of(place: &Place, job: u32) -> u32 {
+    let workers = workers(place);
+    let mut above = std::iter::successors(Some(job), |pid| parent(*pid));
+    above.find(|pid| workers.contains(pid)).expect("it runs on a worker")
+}
+
 #[test]
 fn jobs_of_a_node_that_is_told_to_end_are_lost_whatever_their_code() {
     let _watchdog = Watchdog::start(120);
@@ -198,10 +207,12 @@ fn jobs_of_a_node_that_is_told_to_end_are_lost_whatever_their_code() {
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         until("the job runs", || place.lines("starts").len() == 1);
         let job: u32 = place.read("pids").trim().parse().unwrap();
-        let worker = std::iter::successors(Some(job), |pid| parent(*pid));
-        let worker = worker.into_iter().find(|pid| workers(&place).contains(pid)).unwrap();
-        kill(job, "TERM");
-        kill(worker, "TERM");
+        let worker = worker_of(&place, job);
+        // The worker holds back the end of a job for a moment only. It gets both at once, however long it takes to send
+        // them.
+        for (pid, signal) in [(worker, "STOP"), (job, "TERM"), (worker, "TERM"), (worker, "CONT")] {
+            kill(pid, signal);
+        }
         until("the job runs again", || place.lines("starts").len() == 2);
         place.write("end", "");
         let output = child.wait_with_output().unwrap();
