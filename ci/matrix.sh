@@ -132,7 +132,7 @@ cell "the benchmarks: lints" bench_lints
 fuzz_lints() { RUSTFLAGS="--cfg fuzzing" cargo clippy --locked --manifest-path fuzz/Cargo.toml -- -D warnings; }
 cell "the fuzz targets: lints" fuzz_lints
 cell "the fuzz targets: a minute each" bash ci/fuzz.sh 60
-cell "the worker in C in front of a hostile host: two minutes" bash ci/clients.sh 120
+cell "the worker in C in front of a hostile host: two minutes" bash ci/clients.sh 120 "$(date +%s)00000"
 cell "the packages, built" bash ci/package.sh
 for machine in uml-5.10 uml-6.1 5.10 6.1 6.12 newest power-cut disk-ext4 disk-xfs disk-btrfs full-newest full-5.10 \
     systemd-6.1 \
