@@ -234,6 +234,10 @@ impl worker::Serve for ActWorker {
             }
             b"panic" => panic!("{text}"),
             b"hang" => park(),
+            b"hang-with-file" => {
+                std::fs::write(&*text, "")?;
+                park();
+            }
             b"wait" => wait(call, Duration::from_millis(number()? as u64))?,
             // Creates a file once the call has begun.
             b"wait-with-file" => {
