@@ -133,6 +133,7 @@ fn a_hanging_worker_is_killed_when_no_caller_waits() {
     {
         let stopped = rustix::process::Pid::from_raw(next as i32).unwrap();
         rustix::process::kill_process(stopped, rustix::process::Signal::STOP).unwrap();
+        watchdog::until("it is stopped", || alive::state(next as u32) == Some('T'));
         let error = pool.call(Request::new("pid").timeout(pace::seconds(1))).unwrap_err();
         assert!(error.to_string().contains("is stopped"), "{error}");
         assert_ne!(number(&pool, "pid"), next);
@@ -657,12 +658,22 @@ fn no_accepted_call_loses_its_reply_while_workers_are_killed() {
 #[watched_test]
 fn a_call_ends_at_its_deadline_or_cancel() {
     let (pool, pid) = one_idle();
-    for _ in 0..3 {
-        let request = Request::new("wait 60000").timeout(pace::millis(30));
-        let error = pool.call(request).unwrap_err();
-        assert!(error.is_timeout() && error.to_string().contains("a reply"), "{error}");
+    let (mut time, mut ended, mut late) = (pace::millis(30), 0, 0);
+    while late < 3 {
+        let error = pool.call(Request::new("wait 60000").timeout(time)).unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        ended += 1;
         // The worker ends the call itself, and is kept.
         assert_eq!(number(&pool, "pid"), pid);
+        let words = error.to_string();
+        match words.contains("a reply") {
+            true => late += 1,
+            // On a busy machine the time may be over before the worker has the call.
+            false => {
+                assert!(words.starts_with("timed out waiting for a worker"), "{words}");
+                time *= 2;
+            }
+        }
     }
     for _ in 0..3 {
         let token = CancelToken::new();
@@ -682,7 +693,7 @@ fn a_call_ends_at_its_deadline_or_cancel() {
         assert_eq!(number(&pool, "pid"), pid);
     }
     let stats = pool.stats();
-    assert_eq!((stats.cancelled, stats.died), (9, 0));
+    assert_eq!((stats.cancelled, stats.died), (ended + 6, 0));
 }
 
 #[watched_test]
