@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio, exit};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,6 +56,8 @@ pub(crate) fn perform(name: &str, value: &str) -> io::Result<()> {
         "wait-for-file" => wait_for_file(value),
         "guard" => guard(value),
         "touch" => fs::write(value, b""),
+        // In that folder, with its pid as the name.
+        "touch-pid" => fs::write(Path::new(value).join(std::process::id().to_string()), b""),
         // Its own state.
         "args" => std::env::args()
             .try_for_each(|arg| write_and_flush(io::stdout(), format!("{arg}\n").as_bytes())),
