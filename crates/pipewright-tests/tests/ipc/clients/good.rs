@@ -9,7 +9,6 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
 
 use pipewright::{Command, Handle, PipeOptions, Stdio};
 use pipewright_ipc::{
@@ -580,10 +579,8 @@ pub(super) fn a_goodbye_ends_the_worker(client: &Client) {
     for options in both_ways() {
         for kind in ["echo", "calls", "handles"] {
             let channel = client.start(kind, &options);
-            let began = Instant::now();
-            assert!(channel.close().unwrap().unwrap().success());
-            // Less than the time after which it would have been killed.
-            assert!(began.elapsed() < Duration::from_secs(5), "{kind}");
+            // A worker that had to be killed is an error.
+            assert!(channel.close().unwrap().unwrap().success(), "{kind}");
         }
     }
 }
