@@ -10,6 +10,7 @@ use pipewright_tests::mounts::{
     Mounted, encrypted_folder, loop_mount, loop_mount_encrypting, mount, overlay, private, run,
 };
 use pipewright_tests::skip::{Lack, Need, kernel, skipped};
+use pipewright_tests::watchdog;
 
 use super::{folder, pattern};
 
@@ -102,14 +103,27 @@ fn sleeps_of_this_thread() -> usize {
     sleeps.unwrap().trim().parse().unwrap()
 }
 
+/// The most tries of a case in which threads of the kernel are faster than the calls that submit.
+const MOST_TRIES: usize = 20;
+
 /// Checks that the caller slept at least once for each operation that blocked it, and that exactly those operations
 /// have class `Worker` that the kernel handed to a thread.
 fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
+    let tries = (0..MOST_TRIES).find(|_| agrees(oracle, name, folder, case));
+    assert!(tries.is_some(), "{name}: {case:?}: threads of the kernel are always faster");
+}
+
+/// Returns false if a thread of the kernel was faster than the call that submitted: that operation counts as done in
+/// the call (see `Class`). On a busy machine one of thousands is.
+fn agrees(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) -> bool {
     // The program behind it preallocates nothing.
     let need = if name == "fuse" { Need::Storage } else { Need::Filesystem(name) };
     let file = match prepare(folder, case) {
         Ok(file) => file,
-        Err(reason) => return skipped(need, format_args!("{name}: {case:?}: {reason}")),
+        Err(reason) => {
+            skipped(need, format_args!("{name}: {case:?}: {reason}"));
+            return true;
+        }
     };
     let options = EngineOptions {
         backend: BackendKind::IoUring,
@@ -128,12 +142,13 @@ fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
     engine.submit().unwrap();
     let sleeps = sleeps_of_this_thread() - sleeps;
     let (mut workers, mut counts) = (BTreeSet::new(), BTreeMap::<String, usize>::new());
-    let mut blocked = BTreeSet::new();
+    let (mut blocked, mut cached) = (BTreeSet::new(), BTreeSet::new());
     while let Some(done) = engine.next().unwrap() {
         let completion = match done.result {
             Ok(completion) => completion,
             Err(error) if case == CacheState::Preallocate => {
-                return skipped(need, format_args!("{name}: {case:?}: {error}"));
+                skipped(need, format_args!("{name}: {case:?}: {error}"));
+                return true;
             }
             Err(error) => panic!("{name}: {case:?}: {error}"),
         };
@@ -144,6 +159,7 @@ fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
         match class {
             Some(Class::Worker) => _ = workers.insert(done.id.number()),
             Some(Class::InlineBlocked) => _ = blocked.insert(done.id.number()),
+            Some(Class::InlineCached) => _ = cached.insert(done.id.number()),
             _ => {}
         }
     }
@@ -155,12 +171,21 @@ fn agree(oracle: &Oracle, name: &str, folder: &Path, case: CacheState) {
     println!("{name:<8} {case:<18} {counts:?}", case = format!("{case:?}"));
     assert!(!counts.contains_key("unknown"), "{name}: {case:?}: {counts:?}");
     assert!(blocked.len() <= sleeps, "{name}: {case:?}: {counts:?}, but only {sleeps} calls slept");
+    let is_in_call = |number: &u64| blocked.contains(number) || cached.contains(number);
+    if workers != handed_over && handed_over.iter().all(|it| workers.contains(it) || is_in_call(it))
+    {
+        // Of the others, none has a thread.
+        handed_over.retain(|number| !is_in_call(number));
+        assert_eq!(workers, handed_over, "{name}: {case:?}: {counts:?}");
+        return false;
+    }
     assert_eq!(
         workers,
         handed_over,
         "{name}: {case:?}: {counts:?}, and the kernel says {}",
         handed_over.len()
     );
+    true
 }
 
 fn on(oracle: &Oracle, name: &str, folder: &Path, cases: &[CacheState]) {
@@ -200,8 +225,7 @@ fn a_lone_operation_is_a_plain_call_unless_classes_are_on() {
                 engine.write_all_at(&file, file.buffer(BLOCK).unwrap(), 0).result.unwrap();
             let synced = engine.sync_all(&file).result.unwrap();
             assert_eq!((written.bytes, written.order, synced.order), (BLOCK, 0, 1));
-            let class = classes.then_some(Class::Worker);
-            assert_eq!(synced.class, class);
+            assert_eq!(synced.class.is_some(), classes);
             if kernel() >= (5, 12) {
                 let workers = pipewright_os::disk::thread_usage::kernel_workers();
                 assert_eq!(workers > Some(0), classes);
@@ -214,8 +238,14 @@ fn a_lone_operation_is_a_plain_call_unless_classes_are_on() {
             let read = engine.read_at(&file, file.buffer(BLOCK).unwrap(), 0).result.unwrap();
             assert_eq!((read.bytes, read.order), (BLOCK, 2));
             assert_eq!(read.class.is_some(), classes);
+            synced.class
         };
-        std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+        // On a busy machine the worker may be done before the call returns, and then it looks as if the call had done
+        // the work (see `Class`).
+        let class = classes.then_some(Class::Worker);
+        watchdog::until("the class of the sync is told", || {
+            std::thread::scope(|scope| scope.spawn(work).join().unwrap()) == class
+        });
     }
 }
 
