@@ -115,12 +115,17 @@ pub(crate) fn run(plan: &Plan) -> Seen {
             // Refused descriptors exist for a moment, and a machine may be busy: those count that were there at ten
             // looks in a row.
             let mut last = [0; 10];
+            // The list of children is read thread by thread, and one may begin while another one ends: those of two
+            // looks in a row were there at the same time, each once.
+            let mut before = HashSet::new();
             while !is_done.load(Ordering::SeqCst) {
                 last.rotate_left(1);
                 last[9] = count::handles();
                 let lasting = last.into_iter().min().unwrap_or_default();
                 peaks[0].fetch_max(lasting, Ordering::SeqCst);
-                peaks[1].fetch_max(count::children().len(), Ordering::SeqCst);
+                let now: HashSet<u32> = count::children().into_iter().collect();
+                peaks[1].fetch_max(now.intersection(&before).count(), Ordering::SeqCst);
+                before = now;
                 thread::park_timeout(Duration::from_millis(5));
             }
         });
