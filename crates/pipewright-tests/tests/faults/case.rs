@@ -176,7 +176,7 @@ impl Looked<'_> {
                 Ok(Some((pid, status))) if pid == self.host => {
                     self.facts.status = status;
                     host_ended = true;
-                    deadline = Instant::now() + pace::millis(1500);
+                    deadline = Instant::now() + pace::seconds(5);
                     continue;
                 }
                 Ok(Some(_)) => continue,

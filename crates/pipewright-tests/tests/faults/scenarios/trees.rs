@@ -35,7 +35,7 @@ pub(super) fn all() -> Vec<Scenario> {
 
 /// Checks that no process of that number runs, or is about to end.
 pub(super) fn gone(pid: u32) -> Result<(), Fault> {
-    let until = Instant::now() + pipewright_tests::pace::millis(1500);
+    let until = Instant::now() + pipewright_tests::pace::seconds(5);
     loop {
         let stat = pause(|| fs::read_to_string(format!("/proc/{pid}/stat"))).unwrap_or_default();
         let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
@@ -51,7 +51,7 @@ pub(super) fn gone(pid: u32) -> Result<(), Fault> {
 
 /// Waits for numbers that a script writes to a file.
 pub(super) fn pids_in(path: &Path, count: usize) -> Vec<u32> {
-    let until = Instant::now() + pipewright_tests::pace::millis(2000);
+    let until = Instant::now() + pipewright_tests::pace::seconds(5);
     loop {
         let text = pause(|| fs::read_to_string(path)).unwrap_or_default();
         let pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
