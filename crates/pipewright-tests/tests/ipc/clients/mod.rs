@@ -19,7 +19,7 @@ use pipewright::Command;
 #[cfg(unix)]
 use pipewright::ErrorKind;
 use pipewright_ipc::{Channel, Options};
-use pipewright_tests::skip;
+use pipewright_tests::{pace, skip};
 
 /// Makes the suite of one language: a test for each function.
 macro_rules! suite {
@@ -236,6 +236,8 @@ impl Client {
     /// Starts its worker of that kind, and returns the channel to it.
     #[track_caller]
     fn start(&self, kind: &str, options: &Options) -> Channel {
-        Channel::start(&mut self.worker(kind), options).unwrap()
+        // An interpreter may take longer to start, on a busy machine, than a host waits by default.
+        let options = Options { handshake_timeout: pace::seconds(60), ..options.clone() };
+        Channel::start(&mut self.worker(kind), &options).unwrap()
     }
 }
