@@ -220,6 +220,11 @@ mod tests {
 
     use super::*;
 
+    /// Returns the name of a batch that another run of this suite beside does not have.
+    fn name(batch: &str) -> String {
+        format!("a batch of {batch} of {}", std::process::id())
+    }
+
     #[test]
     fn children_of_this_program_keep_their_status_for_the_code_that_started_them() {
         let finished = AtomicBool::new(false);
@@ -239,9 +244,10 @@ mod tests {
     #[test]
     fn each_killed_process_counts_once() {
         // Those of the lowest priority end late beside threads that never sleep.
+        let batch = name("many");
         let sleep = |_| {
             let mut child = Command::new("nice");
-            child.args(["-n", "19", "sleep", "600"]).env(BATCH_VARIABLE, "a batch of many");
+            child.args(["-n", "19", "sleep", "600"]).env(BATCH_VARIABLE, &batch);
             child.spawn().unwrap()
         };
         let mut children: Vec<_> = (0..20).map(sleep).collect();
@@ -262,7 +268,7 @@ mod tests {
             }
             scope.spawn(|| children.iter_mut().all(|child| child.wait().is_ok()));
             let mut killed = BTreeSet::new();
-            let ended = end_survivors("a batch of many", None, &mut killed);
+            let ended = end_survivors(&batch, None, &mut killed);
             finished.store(true, Ordering::Relaxed);
             ended.map(|()| killed.len())
         });
@@ -271,13 +277,14 @@ mod tests {
 
     #[test]
     fn only_processes_of_known_runs_are_killed() {
+        let batch = name("survivors");
         let mut child = Command::new("sleep");
-        child.env(BATCH_VARIABLE, "a batch of survivors").env(RUN_VARIABLE, "later");
+        child.env(BATCH_VARIABLE, &batch).env(RUN_VARIABLE, "later");
         let mut child = child.arg("600").spawn().unwrap();
         let end = |runs: &[&str]| {
             let runs: Vec<String> = runs.iter().map(|run| (*run).to_owned()).collect();
             let mut killed = BTreeSet::new();
-            end_survivors("a batch of survivors", Some(&runs), &mut killed).unwrap();
+            end_survivors(&batch, Some(&runs), &mut killed).unwrap();
             killed.len()
         };
         // A copy of the log, made before that run.
