@@ -245,10 +245,16 @@ mod tests {
         block_on(async {
             let run = Batch::new().jobs(1).start_async([shell("sleep 1000"), shell("true")]).await;
             let mut run = run.unwrap();
-            let mut states = Vec::new();
+            let (mut states, mut awaited) = (Vec::new(), 2);
             while let Some(event) = run.next().await {
                 match event.unwrap() {
-                    Event::Started { .. } => run.control().stop(),
+                    // A batch that is stopped reads no more: the second job has to be there, too.
+                    Event::Started { .. } | Event::InputEnded { .. } => {
+                        awaited -= 1;
+                        if awaited == 0 {
+                            run.control().stop();
+                        }
+                    }
                     Event::Settled { outcome, .. } => states.push(outcome),
                     _ => {}
                 }

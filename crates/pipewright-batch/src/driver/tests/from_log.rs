@@ -172,7 +172,9 @@ fn job(id: &str, word: &str, code: i32) -> Job {
 
 /// Runs the jobs with the log, or those of the log, and returns the words that ran and the states by number.
 fn run(batch: Batch, log: &Path, jobs: Option<Vec<Job>>) -> (Vec<String>, Vec<Said>) {
-    let (fake, seen) = Fake::seeing();
+    // No attempt ends before all jobs were read: a batch that ends early reads no more.
+    let (fake, gate) = Fake::held();
+    let seen = Arc::clone(&fake.seen);
     let batch = batch.jobs(1);
     let mut run = match jobs {
         Some(jobs) => batch.log(log).resume(log.exists()).start_on(fake, jobs),
@@ -181,8 +183,12 @@ fn run(batch: Batch, log: &Path, jobs: Option<Vec<Job>>) -> (Vec<String>, Vec<Sa
     .unwrap();
     let mut states = BTreeMap::new();
     for event in &mut run {
-        if let Event::Settled { job, outcome, reason, before, .. } = event.unwrap() {
-            states.insert(job, Said { outcome, reason, before });
+        match event.unwrap() {
+            Event::InputEnded { .. } => gate.release(),
+            Event::Settled { job, outcome, reason, before, .. } => {
+                states.insert(job, Said { outcome, reason, before });
+            }
+            _ => {}
         }
     }
     run.finish().unwrap();
