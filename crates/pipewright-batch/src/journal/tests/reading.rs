@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 
 use super::*;
 use crate::journal::read::JobQuery;
@@ -15,10 +16,12 @@ fn a_reader_sees_whole_commits_while_a_runner_writes() {
     const JOBS: u64 = 3000;
     let folder = Folder::new();
     let mut journal = create(&folder.log());
-    let has_ended = AtomicBool::new(false);
+    let has_ended = &AtomicBool::new(false);
+    let (read, is_read) = mpsc::channel();
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            let log = Log::open(&folder.log()).unwrap();
+        let path = folder.log();
+        let reader = scope.spawn(move || {
+            let log = Log::open(&path).unwrap();
             let (mut reads, mut after, mut followed) = (0_u64, None, Vec::new());
             loop {
                 let is_last = has_ended.load(Ordering::Acquire);
@@ -31,6 +34,8 @@ fn a_reader_sees_whole_commits_while_a_runner_writes() {
                 after = new.last().map(|attempt| attempt.row).or(after);
                 followed.extend(new.into_iter().map(|attempt| attempt.job.number));
                 reads += 1;
+                // Ignored: the runner waits for the first one only.
+                let _ = read.send(());
                 if is_last {
                     return (reads, followed);
                 }
@@ -44,6 +49,8 @@ fn a_reader_sees_whole_commits_while_a_runner_writes() {
             }
         }
         journal.flush().unwrap();
+        // On a busy machine the reader may not have begun. An error is its panic.
+        let _ = is_read.recv();
         has_ended.store(true, Ordering::Release);
         let (reads, followed) = reader.join().unwrap();
         assert!(reads > 1);
