@@ -14,8 +14,8 @@ use pipewright_tests::{skip, watchdog};
 use tempfile::TempDir;
 
 use super::allocation::{
-    Allocation, AllocationRequest, Connection, GrantedNodes, dial_back_script, holding_script,
-    srun_on_node,
+    Allocation, AllocationRequest, Connection, GrantedNodes, IDLE_TIME, dial_back_script,
+    holding_script, srun_on_node,
 };
 use super::client::{Call, SlurmError};
 use super::job::{JobInfo, SlurmState};
@@ -354,7 +354,7 @@ fn command(words: &[std::ffi::OsString]) -> Command {
 #[watched_test(limit = LIMIT)]
 fn bytes_pass_through_srun_unchanged_in_both_directions() {
     let Some(cluster) = cluster() else { return };
-    let allocation = cluster.submit(4, holding_script(Duration::from_secs(3)));
+    let allocation = cluster.submit(4, holding_script(IDLE_TIME));
     granted(&allocation);
     let sent: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
     let worker = ["cat".into()];
@@ -367,7 +367,7 @@ fn bytes_pass_through_srun_unchanged_in_both_directions() {
 #[watched_test(limit = LIMIT)]
 fn a_worker_answers_while_its_input_is_open() {
     let Some(cluster) = cluster() else { return };
-    let allocation = cluster.submit(2, holding_script(Duration::from_secs(3)));
+    let allocation = cluster.submit(2, holding_script(IDLE_TIME));
     granted(&allocation);
     let worker = shell(&cluster, r#"echo "$node"; exec cat"#);
     for node in ["n1", "n2"] {
@@ -392,7 +392,7 @@ fn a_worker_answers_while_its_input_is_open() {
 #[watched_test(limit = LIMIT)]
 fn a_worker_gets_the_bytes_of_its_arguments() {
     let Some(cluster) = cluster() else { return };
-    let allocation = cluster.submit(1, holding_script(Duration::from_secs(3)));
+    let allocation = cluster.submit(1, holding_script(IDLE_TIME));
     granted(&allocation);
     let odd = ["a b", "", "it's", "\"", "$HOME `x` $(y)", "line\nline", "\\", "*", "\u{e9}", "%j"];
     let mut worker = vec!["printf".into(), r"%s\0".into()];
@@ -406,14 +406,15 @@ fn a_worker_gets_the_bytes_of_its_arguments() {
 #[watched_test(limit = LIMIT)]
 fn an_allocation_without_workers_ends_by_itself() {
     let Some(cluster) = cluster() else { return };
-    let allocation = cluster.submit(1, holding_script(Duration::from_secs(3)));
+    // A while, in which this test hears of the nodes and its worker is a step: both take seconds on a busy machine.
+    let allocation = cluster.submit(1, holding_script(Duration::from_secs(9)));
     granted(&allocation);
-    let worker = shell(&cluster, r#"touch "$0/worker"; sleep 8; touch "$0/ended""#);
+    let worker = shell(&cluster, r#"touch "$0/worker"; sleep 12; touch "$0/ended""#);
     let mut srun = command(&srun_on_node(allocation.id(), "n1", Connection::Stdio, &worker));
     assert!(srun.status().unwrap().success());
     assert_eq!(cluster.files("ended"), ["ended"], "it lived longer than the idle time");
     let job = in_state(&allocation, SlurmState::Completed);
-    assert!(job.run_time >= Duration::from_secs(8), "{job:?}");
+    assert!(job.run_time >= Duration::from_secs(12), "{job:?}");
 }
 
 #[watched_test(limit = LIMIT)]
