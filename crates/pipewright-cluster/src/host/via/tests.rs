@@ -1,6 +1,7 @@
 //! Shells of this machine as nodes. In a file of its own, since platform code stays out of the product's files.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -38,6 +39,20 @@ fn run_in(mut shell: Child, program: &Program) -> Result<String, RemoteError> {
     started.map(|()| text)
 }
 
+/// Writes a script that can be executed, by a process of its own: what another test starts at that moment has all files
+/// of this process open for a while, and a file that is open for writing is not executed.
+fn write_script(path: &Path, text: &str) {
+    let mut cat = Command::new("sh")
+        .args(["-c", "exec cat > \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    cat.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(cat.wait().unwrap().success());
+    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+}
+
 #[test]
 fn the_program_is_copied_once_and_gets_its_words_and_its_input() {
     let mut bytes = b"#!/bin/sh\nfor word; do echo \"$word\"; done; cat; exit\n".to_vec();
@@ -53,7 +68,7 @@ fn the_program_is_copied_once_and_gets_its_words_and_its_input() {
         let path = cache.path().join("pipewright").join(format!("worker-{}", program.hash()));
         assert!(fs::read(&path).unwrap() == program.bytes());
         // The copy is used from then on.
-        fs::write(&path, "#!/bin/sh\necho second\n").unwrap();
+        write_script(&path, "#!/bin/sh\necho second\n");
         assert_eq!(run(name, cache.path(), &program).unwrap(), "second\n");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
@@ -62,10 +77,10 @@ fn the_program_is_copied_once_and_gets_its_words_and_its_input() {
 /// Another user's program would run as the user of the shell.
 #[test]
 fn a_cache_folder_or_a_program_of_somebody_else_is_not_used() {
-    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+    use std::os::unix::fs::{chown, symlink};
     let program = Program::new(b"#!/bin/sh\necho own\n".to_vec());
     let mode = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     };
     for name in ["sh", "bash", "dash"] {
         let cache = tempfile::tempdir().unwrap();
@@ -74,8 +89,7 @@ fn a_cache_folder_or_a_program_of_somebody_else_is_not_used() {
         let plant = || {
             fs::create_dir_all(&folder).unwrap();
             mode(&folder, 0o755);
-            fs::write(&planted, "#!/bin/sh\necho planted\n").unwrap();
-            mode(&planted, 0o755);
+            write_script(&planted, "#!/bin/sh\necho planted\n");
         };
         plant();
         assert_eq!(run(name, cache.path(), &program).unwrap(), "planted\n", "it is ours");
@@ -103,7 +117,6 @@ fn a_cache_folder_or_a_program_of_somebody_else_is_not_used() {
 /// The owner of the folder above the cache folder acts between the look at it and its use.
 #[test]
 fn a_cache_folder_that_is_put_in_the_place_of_ours_is_not_used() {
-    use std::os::unix::fs::PermissionsExt as _;
     let program = Program::new(b"#!/bin/sh\necho own\n".to_vec());
     let worker = format!("worker-{}", program.hash());
     for (name, has_program) in [("sh", true), ("bash", true), ("dash", true), ("sh", false)] {
@@ -115,8 +128,7 @@ fn a_cache_folder_that_is_put_in_the_place_of_ours_is_not_used() {
         }
         if has_program {
             run(name, &cache, &program).unwrap();
-            fs::write(other.join(&worker), "#!/bin/sh\necho planted\n").unwrap();
-            fs::set_permissions(other.join(&worker), fs::Permissions::from_mode(0o755)).unwrap();
+            write_script(&other.join(&worker), "#!/bin/sh\necho planted\n");
         }
         // The last look of each way: of two, or of one.
         let looks = if has_program { 2 } else { 1 };
@@ -126,8 +138,7 @@ fn a_cache_folder_that_is_put_in_the_place_of_ours_is_not_used() {
              PATH=${{PATH#*:}} exec id \"$@\"\n",
             cache.display()
         );
-        fs::write(bin.join("id"), swap).unwrap();
-        fs::set_permissions(bin.join("id"), fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&bin.join("id"), &swap);
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
         let said = run_in(shell(name, &cache, Some(&path)), &program).unwrap();
         assert_eq!(said, "own\n", "{name}");
