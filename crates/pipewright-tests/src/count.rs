@@ -59,6 +59,12 @@ mod linux {
         status_kib("VmRSS:") * 1024
     }
 
+    /// Returns the memory of this process without that of its program's file, in bytes: how many pages of a file count
+    /// depends on what the machine has cached of it, and in how large pieces.
+    pub fn anonymous_bytes() -> usize {
+        (status_kib("RssAnon:") + status_kib("RssShmem:")) * 1024
+    }
+
     /// Returns the bytes that this process has allocated and not freed, and those of shared memory that it has
     /// mapped. Freed memory that the allocator keeps does not count.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -121,6 +127,11 @@ mod macos {
     /// Returns the memory that this process uses now, in bytes.
     pub fn rss_bytes() -> usize {
         ps(&["-o", "rss="]).trim().parse::<usize>().expect("a number of KiB") * 1024
+    }
+
+    /// Returns the same: its files are not told apart.
+    pub fn anonymous_bytes() -> usize {
+        rss_bytes()
     }
 
     /// Returns the memory that this process uses now: its allocator reports no more.
@@ -199,6 +210,11 @@ mod windows {
         let succeeded = unsafe { K32GetProcessMemoryInfo(own, &raw mut counters, size) };
         assert_ne!(succeeded, 0, "memory can be measured");
         counters.WorkingSetSize
+    }
+
+    /// Returns the same: its files are not told apart.
+    pub fn anonymous_bytes() -> usize {
+        rss_bytes()
     }
 
     /// Returns the same: its allocator reports no more.

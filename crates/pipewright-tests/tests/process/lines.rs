@@ -295,14 +295,14 @@ fn fail_stops_the_child_whatever_the_verb_keeps() {
 
 #[isolated_test]
 fn memory_stays_bounded_whatever_the_child_writes() {
-    let before = count::rss_bytes();
+    let before = count::anonymous_bytes();
     // Wine moves a few megabytes in a second.
     let bytes = if cfg!(windows) { 30_000_000 } else { pace::rounds(300_000_000, 60_000_000) };
     for limit in [Limit::keep_head(10_000), Limit::keep_tail(10_000)] {
         let output = puppet([format!("out-bytes={bytes}")]).limit(limit).output().unwrap();
         assert_eq!(output.stdout_bytes, Some(bytes as u64));
     }
-    let grown = count::rss_bytes().saturating_sub(before);
+    let grown = count::anonymous_bytes().saturating_sub(before);
     assert!(grown < 4 << 20, "{grown} bytes");
 }
 
@@ -377,13 +377,13 @@ fn a_character_cut_by_a_limit_is_replaced_and_the_rest_decodes() {
 #[cfg(unix)]
 #[isolated_test]
 fn a_gigabyte_in_one_line_keeps_memory_bounded() {
-    let before = count::rss_bytes();
+    let before = count::anonymous_bytes();
     let mut command = Command::new("head");
     command.args(["-c", "1073741824", "/dev/zero"]);
     let lines: Vec<Line> = command.max_line(1000).lines().unwrap().map(Result::unwrap).collect();
     assert_eq!(lines.len(), 1);
     assert!(lines[0].truncated && lines[0].text.len() == 1000);
-    let grown = count::rss_bytes().saturating_sub(before);
+    let grown = count::anonymous_bytes().saturating_sub(before);
     assert!(grown < 4 << 20, "{grown} bytes");
 }
 
