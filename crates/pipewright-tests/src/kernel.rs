@@ -107,12 +107,19 @@ impl Held {
     /// Waits until such a call waits. Returns the number for [`continue_call`](Self::continue_call).
     #[must_use]
     pub fn wait_for_one(&self) -> u64 {
-        // SAFETY: the call requires a struct of zeros.
-        let mut seen: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-        // SAFETY: a live struct of the size that the request names.
-        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), RECEIVE as _, &raw mut seen) };
-        assert_eq!(result, 0, "{}", io::Error::last_os_error());
-        seen.id
+        loop {
+            // SAFETY: the call requires a struct of zeros.
+            let mut seen: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+            // SAFETY: a live struct of the size that the request names.
+            let result = unsafe { libc::ioctl(self.0.as_raw_fd(), RECEIVE as _, &raw mut seen) };
+            let error = io::Error::last_os_error();
+            match (result, error.kind()) {
+                (0, _) => return seen.id,
+                // This process was stopped and continued, or its control group was frozen for a moment.
+                (_, io::ErrorKind::Interrupted) => {}
+                _ => panic!("{error}"),
+            }
+        }
     }
 
     /// Lets the call continue.
