@@ -63,8 +63,6 @@ pub enum Need<'a> {
     File(&'a str),
     /// More than one processor, and none that an emulator stops.
     Processors,
-    /// 6 GiB of free memory.
-    Memory,
     /// Five thousand handles.
     Handles,
     /// Signals that the parent does not ignore.
@@ -131,7 +129,6 @@ impl fmt::Display for Need<'_> {
             Need::Version(name, version) => return write!(out, "version:{name}:{version}"),
             Need::File(path) => return write!(out, "file:{path}"),
             Need::Processors => ("processors", &[]),
-            Need::Memory => ("memory", &[]),
             Need::Handles => ("handles", &[]),
             Need::DefaultSignals => ("default-signals", &[]),
             Need::BlockDevice => ("block-device", &[]),
