@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
 import time
 from pathlib import Path
-from typing import Any, Callable, NoReturn
+from typing import Any, Callable, List, NoReturn
 
 import pytest
 
@@ -48,6 +50,49 @@ def written_pid(path: Path) -> int:
 def has_ended(pid: int) -> None:
     """Waits until the process has ended."""
     wait_until(lambda: not is_alive(pid), f"the end of {pid}")
+
+
+def threads() -> List[str]:
+    """Returns the names of the threads of this process, at most 15 characters each."""
+    names: List[str] = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names.append((task / "comm").read_text().rstrip("\n"))
+    return names
+
+
+def settle() -> None:
+    """Waits until nothing is left to reap: the thread that reaps lives for a second more, with a descriptor."""
+    wait_until(lambda: "pipewright-reap" not in threads(), "the end of the thread that reaps")
+
+
+def descriptors() -> int:
+    """Returns the number of open descriptors, without those of a thread that reaps."""
+    settle()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def commands() -> List[List[str]]:
+    """Returns the commands of all processes that can be seen."""
+    found: List[List[str]] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(os.fsdecode(path.read_bytes()).split("\0")[:-1])
+    return found
+
+
+def timed_out(run: Callable[[float], Any], mark: Path, seconds: float) -> Any:
+    """Returns the `TimeoutExpired` of a command that had the time to make a mark, and so had said what it says before.
+
+    On a busy machine a shell may need longer than the limit for its first word. The limit is doubled then.
+    """
+    while True:
+        with pytest.raises(subprocess.TimeoutExpired) as error:
+            run(seconds)
+        if mark.exists():
+            return error.value
+        assert seconds < LIMIT, f"the command has not made its mark in {seconds} s"
+        seconds *= 2
 
 
 def skip(need: str, detail: str) -> NoReturn:

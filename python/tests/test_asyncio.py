@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, List
 
 import pytest
-from helpers import LIMIT, has_ended, is_alive, wait_until, written_pid
+from helpers import LIMIT, descriptors, has_ended, is_alive, skip, wait_until, written_pid
 
 import pipewright
 from pipewright import asyncio
@@ -223,7 +223,7 @@ def test_no_descriptor_is_left() -> None:
 
     def count() -> int:
         gc.collect()
-        return len(os.listdir("/proc/self/fd"))
+        return descriptors()
 
     asyncio.run(main())
     before = count()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,12 +9,9 @@ import time
 from typing import Any, List
 
 import pytest
+from helpers import descriptors, has_ended, is_alive, written_pid
 
 import pipewright
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.parametrize("first", ["stdout", "stderr"])
@@ -103,7 +99,6 @@ def test_communicate_after_the_end_was_seen() -> None:
 
 
 def test_a_child_whose_end_was_seen_holds_no_descriptor() -> None:
-    # A thread that keeps descriptors is started by the first child that is dropped while it runs.
     pipewright.Popen(["true"]).wait()
     before = descriptors()
     kept: List[Any] = []
@@ -122,8 +117,6 @@ def test_a_child_whose_end_was_seen_holds_no_descriptor() -> None:
 
 
 def test_what_an_ended_child_left_can_still_be_killed(grandchild: Any) -> None:
-    from helpers import has_ended, is_alive, written_pid
-
     script, path = grandchild()
     child = pipewright.Popen(["sh", "-c", script])
     assert child.wait() == 0 and child.poll() == 0
