@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import has_ended, is_alive, pid_in, skip, wait_until, written_pid
+from helpers import LIMIT, has_ended, is_alive, pid_in, skip, timed_out, wait_until, written_pid
 
 import pipewright
 
@@ -35,17 +35,22 @@ def test_tree_false_leaves_what_the_command_left(grandchild: Any) -> None:
     assert is_alive(written_pid(path))
 
 
-def test_a_time_limit_ends_the_whole_tree_and_keeps_the_output(grandchild: Any) -> None:
-    script, path = grandchild(streams="")
-    begun = time.monotonic()
-    with pytest.raises(subprocess.TimeoutExpired) as error:
-        pipewright.run(
-            f"echo started; echo err >&2; {script} exec sleep 600", shell=True, capture_output=True, timeout=1
-        )
-    assert time.monotonic() - begun >= 1
-    assert (error.value.output, error.value.stderr) == (b"started\n", b"err\n")
-    assert isinstance(error.value, pipewright.TimeoutExpired) and error.value.ending is not None
-    assert error.value.ending.outcome == "timed_out"
+def test_a_time_limit_ends_the_whole_tree_and_keeps_the_output(grandchild: Any, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+
+    def limited(seconds: float) -> None:
+        nonlocal begun, path
+        script, path = grandchild(streams="")
+        script = f"echo started; echo err >&2; {script} : > {mark}; exec sleep 600"
+        begun = time.monotonic()
+        pipewright.run(script, shell=True, capture_output=True, timeout=seconds)
+
+    begun, path = 0.0, mark
+    error = timed_out(limited, mark, 1)
+    assert time.monotonic() - begun >= error.timeout >= 1
+    assert (error.output, error.stderr) == (b"started\n", b"err\n")
+    assert isinstance(error, pipewright.TimeoutExpired) and error.ending is not None
+    assert error.ending.outcome == "timed_out"
     has_ended(written_pid(path))
 
 
@@ -84,11 +89,12 @@ def test_stop_asks_first_and_then_kills() -> None:
         assert child.stdout.read() == b"stopping\n"
 
 
-def test_a_graceful_stop_at_the_time_limit() -> None:
-    script = "trap 'echo cleaned; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
-    with pytest.raises(pipewright.TimeoutExpired) as error:
-        pipewright.run(script, shell=True, capture_output=True, timeout=0.5, kill_grace=30)
-    assert error.value.output == b"ready\ncleaned\n"
+def test_a_graceful_stop_at_the_time_limit(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    script = f"trap 'echo cleaned; exit 0' TERM; echo ready; : > {mark}; while :; do sleep 0.01; done"
+    options: Any = {"shell": True, "capture_output": True, "kill_grace": 30}
+    error = timed_out(lambda seconds: pipewright.run(script, timeout=seconds, **options), mark, 0.5)
+    assert error.output == b"ready\ncleaned\n"
 
 
 def test_a_keyboard_interrupt_ends_the_tree_and_carries_the_output(grandchild: Any, tmp_path: Path) -> None:
@@ -220,11 +226,17 @@ def test_both_ends_of_the_output_can_be_kept(tmp_path: Path) -> None:
     assert lines == ["1", "2", "[3880 bytes, 996 lines left out]", "999", "1000"]
 
 
-def test_silence_ends_a_command() -> None:
-    with pytest.raises(pipewright.TimeoutExpired) as error:
-        pipewright.run("echo a; exec sleep 600", shell=True, capture_output=True, idle_timeout=0.2)
-    assert error.value.output == b"a\n" and error.value.ending is not None
-    assert error.value.ending.outcome == "idle_timed_out" and error.value.timeout == 0.2
+def test_silence_ends_a_command(tmp_path: Path) -> None:
+    tried = []
+
+    def limited(seconds: float) -> None:
+        tried.append(seconds)
+        script = f"echo a; : > {tmp_path}/mark; exec sleep 600"
+        pipewright.run(script, shell=True, capture_output=True, idle_timeout=seconds)
+
+    error = timed_out(limited, tmp_path / "mark", 0.2)
+    assert error.output == b"a\n" and error.ending is not None
+    assert error.ending.outcome == "idle_timed_out" and error.timeout == tried[-1]
 
 
 def test_facts_of_a_run() -> None:

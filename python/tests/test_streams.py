@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, List
 
 import pytest
-from helpers import has_ended, is_alive, written_pid
+from helpers import has_ended, is_alive, timed_out, written_pid
 
 import pipewright
 from pipewright import PIPE, Command
@@ -31,11 +32,15 @@ def test_leaving_early_ends_the_tree(grandchild: Any) -> None:
     has_ended(pid)
 
 
-def test_lines_raise_after_the_last_line() -> None:
-    seen = []
-    with pytest.raises(pipewright.TimeoutExpired):
-        for line in pipewright.lines("echo a; exec sleep 600", shell=True, timeout=0.3):
+def test_lines_raise_after_the_last_line(tmp_path: Path) -> None:
+    seen: List[str] = []
+
+    def limited(seconds: float) -> None:
+        seen.clear()
+        for line in pipewright.lines(f"echo a; : > {tmp_path}/mark; exec sleep 600", shell=True, timeout=seconds):
             seen.append(line)
+
+    assert isinstance(timed_out(limited, tmp_path / "mark", 0.3), pipewright.TimeoutExpired)
     with pytest.raises(pipewright.CalledProcessError):
         for line in pipewright.lines("echo b; exit 3", shell=True, check=True):
             seen.append(line)
@@ -106,12 +111,12 @@ def test_a_pipeline_has_the_end_of_each_stage() -> None:
         pipewright.pipeline(Command(["false"]), Command(["cat"]), check=True)
 
 
-def test_a_pipeline_takes_input_and_time_limits() -> None:
+def test_a_pipeline_takes_input_and_time_limits(tmp_path: Path) -> None:
     upper = Command(["cat"]) | Command(["tr", "a-z", "A-Z"])
     assert upper.run(input="abc", capture_output=True, text=True).stdout == "ABC"
-    with pytest.raises(pipewright.TimeoutExpired) as error:
-        (Command(["echo", "a"]) | Command("cat; exec sleep 600", shell=True)).run(capture_output=True, timeout=0.3)
-    assert error.value.output == b"a\n"
+    sleeps = Command(["echo", "a"]) | Command(f"cat; : > {tmp_path}/mark; exec sleep 600", shell=True)
+    limited = timed_out(lambda seconds: sleeps.run(capture_output=True, timeout=seconds), tmp_path / "mark", 0.3)
+    assert isinstance(limited, pipewright.TimeoutExpired) and limited.output == b"a\n"
     assert list((Command(["seq", "2"]) | Command(["cat"])).lines()) == ["1", "2"]
     assert [it.kind for it in (Command(["true"]) | Command(["true"])).events()] == ["started", "exited"]
 
