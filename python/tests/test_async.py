@@ -471,8 +471,16 @@ def test_a_captured_run_has_six_descriptors(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_cancelled_tasks_end_beside_each_other(grandchild: Any) -> None:
+def test_cancelled_tasks_end_beside_each_other(grandchild: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # Each is given a quarter of a second, as something out of reach holds its output.
+    real, begun, begun_at_ends = pipewright._aio._Watch.end, 0, []
+
+    async def end(self: Any, running: Any) -> None:
+        nonlocal begun
+        begun += 1
+        await real(self, running)
+        begun_at_ends.append(begun)
+
     async def main() -> None:
         scripts = [grandchild(streams="", session=True) for _ in range(8)]
         tasks = [
@@ -482,15 +490,13 @@ def test_cancelled_tasks_end_beside_each_other(grandchild: Any) -> None:
             for script, _ in scripts
         ]
         for _, path in scripts:
-            await come_true(path.exists)
-        await asyncio.sleep(0.1)
-        turns = 0
+            await come_true(lambda path=path: pid_in(path))
         for task in tasks:
             task.cancel()
-        while not all(task.done() for task in tasks):
-            await asyncio.sleep(0.01)
-            turns += 1
-        # One after another in the loop's thread, all ended in one turn.
-        assert turns > 4
+        await asyncio.wait(tasks)
+        assert all(task.cancelled() for task in tasks)
 
+    monkeypatch.setattr(pipewright._aio._Watch, "end", end)
     asyncio.run(main())
+    # One after another, the first would have ended before the second began to.
+    assert begun_at_ends == [8] * 8
