@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from helpers import has_ended, written_pid
+from helpers import LIMIT, has_ended, threads, wait_until, written_pid
 
 import pipewright
 from pipewright import Job
@@ -77,11 +77,20 @@ def test_an_interrupt_ends_the_jobs_and_the_log_goes_on(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_batch_can_be_stopped_and_drained() -> None:
-    run = pipewright.batch(["true", "sleep 600", "true"], slots=1)
+def test_a_batch_can_be_stopped_and_drained(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    run = pipewright.batch(["true", f": > {mark}; exec sleep 600", "true"], slots=1)
+
+    def stop() -> None:
+        # The second job runs, and the third has been read: by a thread, which has the name of what it reads.
+        wait_until(lambda: mark.exists() and "input" not in threads())
+        run.stop()
+
     assert next(run).state == "succeeded"
-    run.stop()
+    stopping = threading.Thread(target=stop)
+    stopping.start()
     assert sorted(end.state for end in run) == ["not_run", "stopped"]
+    stopping.join()
     assert run.counts["halted"] == "stopped"
 
 
@@ -121,7 +130,7 @@ def test_a_fork_is_told_that_a_batch_is_not_its_own_and_does_not_wait_for_it() -
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     run.stop()
-    waiting.join(60)
+    waiting.join(LIMIT)
     assert not waiting.is_alive()
 
 
@@ -132,7 +141,7 @@ def test_jobs_have_the_options_of_the_batch(tmp_path: Path, capfd: pytest.Captur
     user: Any = {"user": os.getuid()} if os.getuid() == 0 else {}
     run = pipewright.batch([script], cwd=tmp_path, output="on_failure", limits=limits, **user, **options).run()
     assert run.counts["failed"] == 1
-    words = [str(tmp_path), "x none", "0027", str(os.nice(0) + 3), str(os.getuid())]
+    words = [str(tmp_path), "x none", "0027", str(min(os.nice(0) + 3, 19)), str(os.getuid())]
     assert capfd.readouterr().out.splitlines() == words
     with pytest.raises(KeyError):
         pipewright.batch(["true"], user="no such user")
