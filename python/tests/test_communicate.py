@@ -82,8 +82,8 @@ def test_input_for_a_terminal_that_is_not_read_obeys_time_limits_and_signals() -
 
     before = signal.signal(signal.SIGALRM, stop)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
         with pytest.raises(Stop):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
             child.communicate()
     finally:
         signal.signal(signal.SIGALRM, before)

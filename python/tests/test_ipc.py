@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import List
 
 import pytest
-from helpers import has_ended
+from helpers import has_ended, wait_until
 
 import pipewright
 from pipewright import ipc
@@ -75,12 +75,19 @@ def test_the_file_of_the_worker_is_the_one_of_the_clients() -> None:
 def test_an_interrupt_ends_the_close_of_a_pool_and_its_workers() -> None:
     pool = ipc.Pool([sys.executable, "-c", WORKER], drain=600)
     reply = pool.begin(b"sleep")
-    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    interrupt.start()
+    this = threading.get_ident()
+
+    def interrupt() -> None:
+        # Sooner, it would be raised elsewhere.
+        wait_until(lambda: sys._current_frames()[this].f_code is ipc.Pool.close.__code__, "the close of the pool")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
     # The call sleeps for 600 s: without the interrupt, the test would not end.
     with pytest.raises(KeyboardInterrupt):
+        interrupting.start()
         pool.close()
-    interrupt.join()
+    interrupting.join()
     with pytest.raises(pipewright.CallError):
         reply.wait()
 
