@@ -136,7 +136,7 @@ def test_the_loop_goes_on_while_a_tree_ends(monkeypatch: pytest.MonkeyPatch) -> 
 
     def close_later(self: Any) -> None:
         closes.set()
-        waited.append(goes_on.wait(10))
+        waited.append(goes_on.wait(LIMIT))
         close(self)
 
     async def main() -> int:

@@ -74,9 +74,9 @@ def test_a_held_pipe_is_not_waited_for(grandchild: Any) -> None:
             child.kill()
     script, _ = grandchild(streams="")
     assert pipewright.run(f"echo a; {script}", shell=True, stdout=-1, tree=False).held_open
-    late = "(sleep 1.2; echo late) & echo early"
-    assert pipewright.run(late, shell=True, stdout=-1).stdout == b"early\n"
-    assert pipewright.run(late, shell=True, stdout=-1, linger="eof").stdout == b"early\nlate\n"
+    late = "(sleep {}; echo late) & echo early"
+    assert pipewright.run(late.format(600), shell=True, stdout=-1).stdout == b"early\n"
+    assert pipewright.run(late.format(1.2), shell=True, stdout=-1, linger="eof").stdout == b"early\nlate\n"
 
 
 def test_an_interrupt_kills_at_once(tmp_path: Path) -> None:

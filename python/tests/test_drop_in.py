@@ -153,15 +153,18 @@ def test_a_communication_continues_after_its_timeout() -> None:
         assert child.communicate() == (b"a\nb\n", None)
 
 
-def test_a_large_output_is_communicated_in_any_number_of_calls(grandchild: Any) -> None:
+def test_a_large_output_is_communicated_in_any_number_of_calls(grandchild: Any, tmp_path: Path) -> None:
     size = 20 << 20
     for stream in ("stdout", "stderr"):
         flood = f"head -c {size} /dev/zero" + (" >&2" if stream == "stderr" else "")
         streams: Any = {stream: -1}
-        with pipewright.Popen(["sh", "-c", flood + "; sleep 0.3; exit 3"], **streams) as child:
+        goes_on = tmp_path / f"after-{stream}"
+        wait = f"while ! [ -e {goes_on} ]; do sleep 0.01; done"
+        with pipewright.Popen(["sh", "-c", f"{flood}; {wait}; exit 3"], **streams) as child:
             for _ in range(2):
                 with pytest.raises(subprocess.TimeoutExpired) as error:
                     child.communicate(timeout=0.01)
+            goes_on.touch()
             got = child.communicate()
             assert (len(got[stream == "stderr"]), got[stream == "stdout"]) == (size, None)
             assert child.returncode == 3 and not child.held_open

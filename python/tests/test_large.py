@@ -52,7 +52,8 @@ def test_an_interrupt_keeps_a_large_output() -> None:
 
     before = signal.signal(signal.SIGUSR1, stop)
     try:
-        script = SCRIPT + "; import os, signal, time; os.kill(os.getppid(), signal.SIGUSR1); time.sleep(600)"
+        # Its parent may be a supervisor.
+        script = SCRIPT + f"; import os, signal, time; os.kill({os.getpid()}, signal.SIGUSR1); time.sleep(600)"
         with pytest.raises(Stop) as raised:
             pipewright.run([sys.executable, "-c", script], capture_output=True)
         assert raised.value.stdout == STDOUT.encode()  # type: ignore[attr-defined]

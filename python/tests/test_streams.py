@@ -13,8 +13,14 @@ from pipewright import PIPE, Command
 
 
 def test_lines_come_from_both_streams_with_their_source() -> None:
-    lines = pipewright.lines("echo out; sleep 0.2; echo err >&2; printf end", shell=True)
-    assert [(line.source, str(line)) for line in lines] == [("stdout", "out"), ("stderr", "err"), ("stdout", "end")]
+    # Two streams have no order but that of their readers: each line is written once the one before has been read.
+    lines = pipewright.lines("echo out; read go; echo err >&2; read go; printf end", shell=True, stdin=PIPE, bufsize=0)
+    seen = []
+    for line in lines:
+        seen.append((line.source, str(line)))
+        if str(line) != "end":
+            lines.stdin.write(b"\n")
+    assert seen == [("stdout", "out"), ("stderr", "err"), ("stdout", "end")]
     assert lines.finish().returncode == 0
 
 

@@ -189,7 +189,7 @@ def test_threads_share_a_pool_and_a_batch() -> None:
 
 
 def test_questions_about_a_batch_are_answered_while_a_thread_waits_for_it() -> None:
-    run = pipewright.batch([["sleep", "8"]], slots=1)
+    run = pipewright.batch([["sleep", "600"]], slots=1)
     ended = threading.Event()
 
     def wait() -> None:
@@ -198,7 +198,7 @@ def test_questions_about_a_batch_are_answered_while_a_thread_waits_for_it() -> N
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    # Each waits for one turn of the other thread at most; before, for 8 of them.
+    # Each waits for one turn of the other thread at most, and not for its end.
     for _ in range(20):
         assert run.counts["succeeded"] == 0 and repr(run)
     assert not ended.is_set()
