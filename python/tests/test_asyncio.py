@@ -260,7 +260,7 @@ def test_cases_of_cpython_pass() -> None:
     try:
         from test.test_asyncio import test_subprocess  # noqa: F401
     except ImportError:
-        pytest.skip("SKIPPED need=cpython-tests: this Python has no suite of asyncio")
+        skip("python-module:test.test_asyncio.test_subprocess", "this Python has no suite of asyncio")
     words = [sys.executable, "-c", PROGRAM, *CANNOT_PASS]
     done = pipewright.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-4000:]
