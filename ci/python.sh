@@ -14,7 +14,9 @@ python=$(command -v python3) || skip program:python3 "is not here"
 
 mkdir -p "${CARGO_TARGET_DIR:-target}"
 target=$(cd "${CARGO_TARGET_DIR:-target}" && pwd -P)
-export CARGO_TARGET_DIR=$target PIP_DISABLE_PIP_VERSION_CHECK=1
+# A package that cannot be had is a skip that nobody expects, so a registry that is away for a moment is asked for two
+# minutes: pip doubles its pause.
+export CARGO_TARGET_DIR=$target PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_RETRIES=9
 unset RUST_TEST_THREADS
 venv=$(mktemp -d)
 trap 'rm -rf "$venv"' EXIT
