@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import gc
 import multiprocessing
 import os
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import traceback
 import warnings
@@ -23,7 +25,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import beside_async
 import beside_limits
-from beside_shared import Case, Finding, descriptors
+from beside_shared import LIMIT, Case, Finding, descriptors, left_of
 
 import pipewright
 
@@ -234,6 +236,11 @@ def popen_case(case: Case, r: random.Random) -> None:
     case.compare(argv, {**options, "first": first, "data": data and len(data), "times": times}, pair)
 
 
+def is_unread(file: Any) -> bool:
+    """Returns true if something waits in the pipe of the file."""
+    return not file.closed and any(fcntl.ioctl(file.fileno(), termios.FIONREAD, bytes(4)))
+
+
 def timeout_case(case: Case, r: random.Random) -> None:
     """The output so far in `TimeoutExpired`, once all of it is known to be written; then the whole."""
     options: Dict[str, Any] = {"stdout": -1, "stderr": -1, **text_options(r)}
@@ -250,7 +257,7 @@ def timeout_case(case: Case, r: random.Random) -> None:
         mark_path.unlink(missing_ok=True)
         child: Any = module.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, **options)
         try:
-            until = time.monotonic() + 60
+            until = time.monotonic() + LIMIT
             error: Any = None
             while True:
                 is_written = mark_path.exists()
@@ -259,7 +266,9 @@ def timeout_case(case: Case, r: random.Random) -> None:
                     raise AssertionError("it sleeps")
                 except subprocess.TimeoutExpired as expired:
                     error = expired
-                if is_written or time.monotonic() > until:
+                # On a busy machine the time may be up before all of it has been read.
+                is_read = is_written and not (is_unread(child.stdout) or is_unread(child.stderr))
+                if is_read or time.monotonic() > until:
                     break
             # Nothing at all is `None` or empty, by the time of the end of the stream.
             so_far = error.output or None, error.stderr or None
@@ -290,8 +299,8 @@ def terminal_case(case: Case, r: random.Random) -> None:
     def ours() -> Any:
         child: Any = pipewright.Popen(argv, pty=True)
         try:
-            # A minute, so that a wait for an end of the input that never comes is seen.
-            out, _ = child.communicate(typed, timeout=60 if case.is_long else 8)
+            # With a limit, so that a wait for an end of the input that never comes is seen.
+            out, _ = child.communicate(typed, timeout=LIMIT)
             return out, child.wait()
         finally:
             child.kill()
@@ -310,8 +319,9 @@ KINDS: List[Tuple[int, Callable[[Case, random.Random], None]]] = [
 ]
 
 
-#: The time after which a case hangs.
-SECONDS = 15
+#: The time after which a case hangs, beyond the limits within it. One takes a second at most, and ten times or more
+#: that where ten processes want each processor.
+SECONDS = int(2 * LIMIT)
 
 
 class Hangs(Exception):
@@ -322,11 +332,11 @@ def hangs(*_: object) -> None:
     raise Hangs(f"the case hangs for {SECONDS} s")
 
 
-def one(seed: int, number: int, is_long: bool = False) -> List[Finding]:
+def one(seed: int, number: int) -> List[Finding]:
     """Runs a case. Returns what differs."""
     r = random.Random(f"{seed}/{number}")
     kind = r.choices([it for _, it in KINDS], [weight for weight, _ in KINDS])[0]
-    case = Case(seed, number, kind.__name__, is_long)
+    case = Case(seed, number, kind.__name__)
     signal.signal(signal.SIGALRM, hangs)
     signal.alarm(SECONDS)
     try:
@@ -336,12 +346,9 @@ def one(seed: int, number: int, is_long: bool = False) -> List[Finding]:
         signal.alarm(0)
         if descriptors() != before:
             gc.collect()
-            until = time.monotonic() + 2
-            while (after := descriptors()) > before and time.monotonic() < until:
-                # A thread may be about to end what a case has abandoned.
-                time.sleep(0.01)
-            if after > before:
-                case.found(f"{after - before} descriptors are left")
+            left = left_of(before)
+            if left:
+                case.found(f"{left} descriptors are left")
     except Exception:
         case.found("the case itself: " + traceback.format_exc(limit=-6))
     finally:
@@ -363,7 +370,6 @@ class Job(NamedTuple):
     seed: int
     first: int
     count: int
-    is_long: bool
     folder: str
     until: float
 
@@ -380,7 +386,7 @@ def several(job: Job) -> Tuple[int, List[Finding]]:
     for number in range(job.first, job.first + job.count):
         if time.time() > job.until:
             return number - job.first, found
-        found += one(job.seed, number, job.is_long)
+        found += one(job.seed, number)
     return job.count, found
 
 
@@ -391,9 +397,7 @@ def many(given: Any, numbers: range) -> Tuple[int, List[Finding]]:
     ran, found = 0, []
     with tempfile.TemporaryDirectory(prefix="beside-") as folder:
         Case.use(folder)
-        jobs = [
-            Job(given.seed, at, min(share, numbers.stop - at), given.long, folder, until) for at in numbers[::share]
-        ]
+        jobs = [Job(given.seed, at, min(share, numbers.stop - at), folder, until) for at in numbers[::share]]
         with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
             for count, part in pool.imap_unordered(several, jobs):
                 ran += count
@@ -411,7 +415,6 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1e9, help="no case begins after that time")
-    parser.add_argument("--long", action="store_true")
     given = parser.parse_args()
     if given.case is not None:
         given.jobs = 1

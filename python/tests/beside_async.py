@@ -7,7 +7,7 @@ import random
 import subprocess
 from typing import Any, Callable, List, Tuple
 
-from beside_shared import Case, descriptors
+from beside_shared import LIMIT, Case, descriptors, left_of
 
 import pipewright
 
@@ -128,7 +128,7 @@ def stepped_case(case: Case, r: random.Random) -> None:
         while True:
             turn += 1
             try:
-                limit = limits[turn % 20] if turn < 2000 else 60
+                limit = limits[turn % 20] if turn < 2000 else LIMIT
                 items.append(await asyncio.wait_for(stream.__anext__(), limit))
             except asyncio.TimeoutError:
                 continue
@@ -164,7 +164,7 @@ def closed_case(case: Case, r: random.Random) -> None:
             stream.kill()
         else:
             task.cancel()
-        _, waiting = await asyncio.wait([task], timeout=5)
+        _, waiting = await asyncio.wait([task], timeout=LIMIT)
         if waiting:
             case.found(f"a task that waits in {kind}_async hangs after {how}")
             task.cancel()
@@ -176,7 +176,7 @@ def closed_case(case: Case, r: random.Random) -> None:
 
     async def limited() -> None:
         try:
-            await asyncio.wait_for(main(), 30)
+            await asyncio.wait_for(main(), 1.5 * LIMIT)
         except asyncio.TimeoutError:
             case.found(f"the next run hangs after {how} of {kind}_async")
 
@@ -209,8 +209,9 @@ def kept_errors_case(case: Case, r: random.Random) -> None:
                 pipewright.run(command, capture_output=True, **options)
             except subprocess.SubprocessError as error:
                 kept.append(error)
-    if descriptors() > before:
-        case.found(f"{many} kept exceptions ({how}) keep {descriptors() - before} descriptors")
+    left = left_of(before)
+    if left:
+        case.found(f"{many} kept exceptions ({how}) keep {left} descriptors")
 
 
 KINDS: List[Tuple[int, Callable[[Case, random.Random], None]]] = [

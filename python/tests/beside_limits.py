@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import Any, Callable, Iterator, List, Tuple
 
-from beside_shared import Case, descriptors
+from beside_shared import Case, descriptors, left_of
 
 import pipewright
 
@@ -65,8 +65,9 @@ def kept_case(case: Case, r: random.Random) -> None:
         else:
             stream = getattr(pipewright, how)(["echo"])
             kept += [stream, list(stream)]
-    if descriptors() > before:
-        case.found(f"{many} kept objects ({how}) keep {descriptors() - before} descriptors")
+    left = left_of(before)
+    if left:
+        case.found(f"{many} kept objects ({how}) keep {left} descriptors")
 
 
 def live_case(case: Case, r: random.Random) -> None:
@@ -158,8 +159,9 @@ def exact_case(case: Case, r: random.Random) -> None:
         case.found(f"{how} with {free} free descriptors: {got!r}")
     if got == errno.EMFILE and has_run:
         case.found(f"{how} with {free} free descriptors fails, and the command has run")
-    if descriptors() > before:
-        case.found(f"{how} with {free} free descriptors leaves {descriptors() - before}")
+    left = left_of(before)
+    if left:
+        case.found(f"{how} with {free} free descriptors leaves {left}")
     if outcome() != expected:
         case.found(f"{how} after one with {free} free descriptors differs")
 
@@ -271,8 +273,9 @@ def refused_case(case: Case, r: random.Random) -> None:
     kept.clear()
     before = descriptors()
     ours = by(pipewright)
-    if descriptors() > before:
-        case.found(f"{options}: {descriptors() - before} descriptors are left of a Popen that was refused")
+    left = left_of(before)
+    if left:
+        case.found(f"{options}: {left} descriptors are left of a Popen that was refused")
     case.compare(argv, options, [theirs, ours])
 
 
