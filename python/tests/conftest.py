@@ -9,6 +9,14 @@ from typing import Any, Iterator, List
 
 import pytest
 
+import pipewright
+
+
+@pytest.fixture(scope="session", autouse=True)
+def first_start() -> None:
+    """Starts a command: the first one opens what a process keeps. A test that counts descriptors may run alone."""
+    pipewright.run(["true"])
+
 
 @pytest.fixture
 def grandchild(tmp_path: Path) -> Iterator[Any]:
