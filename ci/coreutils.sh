@@ -23,8 +23,9 @@ sources() {
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
         [ ! -f "$file" ] || sed -n 's/^deb /deb-src /p' "$file" > "$dir/parts/${file##*/}.list"
     done
-    local options=(-qq -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$dir/parts" -o \
-        APT::Sandbox::User=root
+    # One failed download must not skip what the archive has.
+    local options=(-qq -o Acquire::Retries=3 -o APT::Sandbox::User=root
+        -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$dir/parts"
         -o "Dir::State::Lists=$dir/lists" -o "Dir::Cache=$dir/cache")
     (cd "$dir" && { apt-get "${options[@]}" update; apt-get "${options[@]}" --download-only source coreutils; }) \
         > "$dir/apt.log" 2>&1 &&
