@@ -115,7 +115,15 @@ fn run(page: &str) -> usize {
             if let Some(name) = command.strip_prefix("cat ").filter(|it| !place.path(it).exists()) {
                 place.write(name, &(expected.join("\n") + "\n"));
             }
-            let output = shell(command);
+            let mut output = shell(command);
+            // A busy machine may need more than the second of the page until a command prints something.
+            let is_short = command.starts_with("pipewright run --timeout 1s ");
+            let lines = out(&output).lines().count();
+            let mut expected = expected.join("\n");
+            if is_short && lines != expected.lines().count() {
+                output = shell(&command.replace("1s", "20s"));
+                expected = expected.replace("1s", "20s");
+            }
             if output.status.code() == Some(127) && out(&output).contains("not found") {
                 let program = command.split(' ').next().unwrap_or_default();
                 pace::skipped(pace::Need::Program(program), format!("{page}:{line}"));
@@ -123,10 +131,8 @@ fn run(page: &str) -> usize {
             }
             let printed = out(&output).replace(&*place.path("").to_string_lossy(), "/data/");
             let any = comment.strip_prefix("any: ").unwrap_or("[..]");
-            let (mut expected, mut found) = (
-                expected.join("\n").replace(any, "[..]"),
-                printed.trim_end_matches('\n').to_owned(),
-            );
+            let mut found = printed.trim_end_matches('\n').to_owned();
+            expected = expected.replace(any, "[..]");
             if command.contains("pipewright batch") || command.contains("sqlite3") {
                 (expected, found) = (sorted(&expected).join("\n"), sorted(&found).join("\n"));
             }
