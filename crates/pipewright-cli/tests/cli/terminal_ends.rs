@@ -34,7 +34,8 @@ fn hangs_up(name: &str, args: &[&str]) {
     until("the tool ends", || tool.try_wait().unwrap().is_some());
     let status = tool.wait().unwrap();
     assert_eq!(status.code().or(status.signal().map(|it| 128 + it)), Some(129), "{args:?}");
-    assert_eq!(marked(name), [0; 0], "{args:?}");
+    // With --contain none, and in a group, what the command has started gets the hang-up itself, perhaps last.
+    until("nothing is left", || marked(name).is_empty());
 }
 
 const UP: &str = "touch up; sleep 600";
