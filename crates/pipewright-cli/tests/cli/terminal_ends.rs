@@ -257,7 +257,10 @@ fn the_terminal_is_raw_again_after_a_stop_and_has_the_new_size() {
     for with in [&["bash", "--norc", "--noprofile", "-i"][..], &["sh", "-i", "+o", "emacs"]] {
         for signal in ["TSTP", "STOP"] {
             let Some(mut shell) = Shell::start_with(with, "dumb") else { return };
-            shell.types(&format!("$PW run --quiet --pty -- {ASKS}\n"));
+            // A key that is typed at once may arrive before the size.
+            let waits = "until test \"$(stty size)\" = \"12 34\"; do sleep 0.02; done; stty size";
+            let asks = ASKS.replace("stty size", waits);
+            shell.types(&format!("$PW run --quiet --pty -- {asks}\n"));
             shell.shows("up\r");
             stop(&mut shell, signal);
             assert!(signal == "STOP" || !is_raw(&shell), "{with:?}: the modes before a stop");
