@@ -301,6 +301,15 @@ fn is_childless(shell: u32) -> bool {
     })
 }
 
+/// Returns true if every process below one has stopped.
+fn have_stopped(above: u32) -> bool {
+    let children = fs::read_to_string(format!("/proc/{above}/task/{above}/children"));
+    children.unwrap_or_default().split_whitespace().all(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.contains(") T ") && pid.parse().is_ok_and(have_stopped)
+    })
+}
+
 /// Returns true if the tool below a shell runs in the foreground (proc(5), `/proc/PID/stat`).
 fn is_in_foreground(shell: u32) -> bool {
     named_below(shell, "pipewright").iter().any(|pid| {
@@ -390,6 +399,8 @@ fn a_background_job_gets_the_terminal_with_fg() {
         shell.shows("the shell is back");
         shell.types("fg\n");
         shell.shows("$PW run");
+        // The shell names the job before it gives it the terminal.
+        until("it is in front", || is_in_foreground(shell.shell.id()));
         fs::write(&flag, "").unwrap();
         shell.types("hello\n");
         shell.shows("got hello");
@@ -551,6 +562,9 @@ fn ctrl_z_and_fg_stop_and_continue_the_command() {
         shell.types(CTRL_Z);
         shell.shows("Stopped");
         shell.shows("$ ");
+        // The shell waits for the process that it has started. The one below may still be in its read, which takes a
+        // key before it looks at the signal that has come.
+        until("the command has stopped too", || have_stopped(shell.shell.id()));
         shell.types("fg\n");
         shell.shows("timeout 60");
         shell.types("hello\n");
