@@ -73,6 +73,18 @@ fn kill(pid: u32) {
     assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
 }
 
+/// Ends the processes with a mark. One may end by itself after another one has.
+fn end_marked(name: &str) {
+    until("the marked ones have ended", || {
+        let pids = marked(name);
+        for pid in &pids {
+            // Ignored: it may have ended.
+            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).output();
+        }
+        pids.is_empty()
+    });
+}
+
 /// Starts the command, two shells and three sleeps, and waits until all run.
 fn started_tree(name: &str, options: &[&str]) -> Child {
     let script = "(setsid sh -c \"sleep 300 & sleep 300\") & sleep 300";
@@ -113,7 +125,7 @@ fn no_descendant_survives_a_kill_of_any_process_of_the_tool() {
             );
             kill(child.id());
             child.wait().unwrap();
-            marked("kill-one").into_iter().for_each(kill);
+            end_marked("kill-one");
             return;
         }
         kill(ours[index]);
@@ -156,7 +168,7 @@ fn with_contain_none_leftovers_keep_running() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["containment"], &report["leftovers_killed"]), (&"none".into(), &0.into()));
     until("it runs", || !marked("goes-on").is_empty());
-    marked("goes-on").into_iter().for_each(kill);
+    end_marked("goes-on");
 }
 
 #[test]
