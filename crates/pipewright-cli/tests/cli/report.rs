@@ -130,11 +130,13 @@ fn time_is_a_line_and_several_runs_are_a_table() {
     assert_eq!((out(&output), output.status.code()), ("out\n", Some(3)));
     let line = err(&output);
     assert_eq!(line.lines().count(), 1, "{line}");
-    for words in [" ms wall, ", " user, ", " system, ", " context switches"] {
+    for words in [" wall, ", " user, ", " system, ", " context switches"] {
         assert!(line.contains(words), "{words}: {line}");
     }
-    let wall = line.split(' ').nth(1).unwrap().parse::<f64>().unwrap();
-    assert!(wall >= 50.0, "{line}");
+    let [_, wall, unit, ..] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+    // A busy machine may take seconds.
+    let wall = wall.parse::<f64>().unwrap() * if unit == "s" { 1000.0 } else { 1.0 };
+    assert!(["s", "ms"].contains(&unit) && wall >= 50.0, "{line}");
     let output = crate::run_sh(&["--time", "--runs", "3"], "echo out");
     assert_eq!((out(&output), output.status.code()), ("out\nout\nout\n", Some(0)));
     let lines: Vec<_> = err(&output).lines().collect();
@@ -380,8 +382,8 @@ fn an_option_before_the_command_is_explained() {
 fn durations_and_sizes_are_read_as_people_write_them() {
     for text in ["1min", "1h30m", ".5", "500us", "1w", "2.34e5"] {
         let output = pipewright(&["run", "--timeout", text, "--", "true"]).output().unwrap();
-        // 500 microseconds are too short for some starts.
-        let is_over = text == "500us" && output.status.code() == Some(124);
+        // 500 microseconds are too short for some starts, and half a second on a busy machine.
+        let is_over = ["500us", ".5"].contains(&text) && output.status.code() == Some(124);
         assert!(output.status.success() || is_over, "{text}: {}", err(&output));
     }
     for text in ["1KiB", "2.34e5", ".5k", "1kib"] {
