@@ -212,8 +212,13 @@ fn each_line_of_output_gets_its_mark() {
     // Limits and codes are those of the command's own bytes.
     let output = run_sh(&["--prefix", "[x] ", "--max-output", "3"], "echo ab; exit 3");
     assert_eq!((out(&output), output.status.code()), ("[x] ab\n", Some(3)));
-    let output = run_sh(&["--prefix", "[x] ", "--timeout", "300ms"], "echo ab; exec sleep 60");
-    assert_eq!((out(&output), output.status.code()), ("[x] ab\n", Some(124)));
+    let shown = pace::in_time(300, |millis| {
+        let limit = pace::option(millis);
+        let output = run_sh(&["--prefix", "[x] ", "--timeout", &limit], "echo ab; exec sleep 60");
+        assert_eq!(output.status.code(), Some(124));
+        Some(out(&output).to_owned()).filter(|shown| !shown.is_empty())
+    });
+    assert_eq!(shown, "[x] ab\n");
 }
 
 /// A reader that does not read delays no timeout, as with --tee FILE.

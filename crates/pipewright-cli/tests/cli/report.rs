@@ -101,7 +101,14 @@ fn every_outcome_has_its_name() {
     assert_eq!(of(&["--idle-timeout", "50ms"], "sleep 60").0, "idle_timed_out");
     assert_eq!(of(&["--max-output", "1"], "echo much; sleep 60").0, "limit_exceeded");
     let ignores_term = "trap '' TERM; while :; do sleep 1; done";
-    let killed = of(&["--timeout", &pace::option(1000), "--kill-after", "50ms"], ignores_term);
+    let place = Place::new();
+    let ready = place.path("ready");
+    let ignores_term = ignores_term.replace("while", &format!(": > {}; while", ready.display()));
+    let killed = pace::in_time(300, |millis| {
+        let options = ["--timeout", &pace::option(millis), "--kill-after", "50ms"];
+        let killed = of(&options, &ignores_term);
+        ready.exists().then_some(killed)
+    });
     assert_eq!(killed, ("timed_out".into(), "SIGKILL".into()));
 }
 

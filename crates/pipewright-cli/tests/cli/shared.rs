@@ -108,6 +108,15 @@ pub(super) mod pace {
     pub(crate) fn option(millis: u64) -> String {
         format!("{}ms", self::millis(millis).as_millis())
     }
+
+    /// Runs what has a time limit with that many milliseconds, and then with more and more, until it returns something:
+    /// on a busy machine a limit may be over before the command has come to the part that the test is about.
+    #[cfg(unix)]
+    #[track_caller]
+    pub(crate) fn in_time<T>(millis: u64, run: impl Fn(u64) -> Option<T>) -> T {
+        let mut longer = (0..5).map(|turn| millis << (2 * turn));
+        longer.find_map(run).expect("the command comes to its part in time")
+    }
 }
 
 /// Random numbers that a seed repeats.
