@@ -62,6 +62,7 @@ pub(crate) fn run(options: &TimeoutOptions) -> Result<i32, Failure> {
     let enforcer = Enforcer {
         ladder: Mutex::new(Ladder::new(end, options.signal.0, kill_after)),
         has_ended: AtomicBool::new(false),
+        sending: Mutex::default(),
         alarm,
         child: Arc::clone(&child),
         command: options.command.first().map(|name| name.to_string_lossy().into_owned()),
@@ -80,7 +81,7 @@ pub(crate) fn run(options: &TimeoutOptions) -> Result<i32, Failure> {
         .spawn(move || for_thread.enforce(&caught))
         .map_err(Failure::cannot("start a thread"))?;
     let status = child.wait().map_err(Failure::from_error)?;
-    enforcer.has_ended.store(true, Ordering::Relaxed);
+    enforcer.end();
     Ok(code(status, enforcer.is_timed_out(), options.preserve_status))
 }
 
@@ -132,6 +133,8 @@ enum Reach {
 struct Enforcer {
     ladder: Mutex<Ladder>,
     has_ended: AtomicBool,
+    /// Held while a signal is sent: to the command, and then to the rest of the group.
+    sending: Mutex<()>,
     /// The signal that is the end of the time.
     alarm: Option<Signal>,
     child: Arc<Child>,
@@ -148,9 +151,17 @@ impl Enforcer {
         self.ladder.lock().unwrap_or_else(PoisonError::into_inner).is_timed_out()
     }
 
+    /// Sends no more: the command has ended. The signal that ended it may be on its way to the rest of the group, and the
+    /// end of this process must not get ahead of it.
+    fn end(&self) {
+        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
     /// Waits for signals and for the time, and sends what follows. This process ends meanwhile.
     fn enforce(&self, caught: &CaughtSignals) {
         while let Ok(arrived) = self.wait(caught) {
+            let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
             if self.has_ended.load(Ordering::Relaxed) {
                 return;
             }
