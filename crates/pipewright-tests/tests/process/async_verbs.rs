@@ -18,7 +18,7 @@ use pipewright_tests::{alive, count, pace, watchdog};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::async_pipes::poll_once;
-use crate::{alternating, ended_by, flood, later, puppet, short};
+use crate::{alternating, ended_by, flood, in_time, later, puppet, short};
 
 const MARK: &str = "PIPEWRIGHT_ASYNC_TEST";
 
@@ -70,14 +70,17 @@ fn large_streams_in_every_direction_never_deadlock() {
 
 #[watched_test]
 fn timeouts_cancels_and_limits_hold() {
-    one_thread().block_on(async {
+    let (_, capture) = in_time(later(), |limit, done| {
         let start = Instant::now();
-        let mut command = puppet(["out=partial", "wait=600"]);
-        let capture = command.timeout(later()).capture_async().await.unwrap();
-        assert!(start.elapsed() >= later());
-        assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "partial"));
-        ended_by(capture.status, Signal::TERM);
+        let mut command = puppet(["out=partial", done, "wait=600"]);
+        let capture = one_thread().block_on(command.timeout(limit).capture_async()).unwrap();
+        assert!(start.elapsed() >= limit);
+        capture
+    });
+    assert_eq!((capture.outcome, capture.stdout.as_str()), (Outcome::TimedOut, "partial"));
+    ended_by(capture.status, Signal::TERM);
 
+    one_thread().block_on(async {
         let token = CancelToken::new();
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");

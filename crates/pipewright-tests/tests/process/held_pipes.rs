@@ -11,7 +11,7 @@ use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::{pace, watchdog};
 
 use crate::async_verbs::one_thread;
-use crate::{alternating, flood, later, puppet};
+use crate::{alternating, flood, in_time, later, puppet};
 
 /// Returns the default linger, with time for a grandchild to start.
 fn patient() -> Linger {
@@ -278,17 +278,20 @@ fn a_missing_stream_is_empty_and_reported() {
 
 #[watched_test]
 fn read_all_follows_the_commands_options() {
-    // Long enough for a start on a busy machine.
     let soon = pace::millis(if cfg!(windows) { 3000 } else { 700 });
-    let mut command = puppet(["out=partial\n", "wait=600"]);
-    command.stdout(Stdio::piped()).timeout(soon);
-    let text = command.spawn().unwrap().read_all_text().unwrap();
+    let limited = |limit, done: &str| {
+        let mut command = puppet(["out=partial\n", done, "wait=600"]);
+        command.stdout(Stdio::piped()).timeout(limit).spawn().unwrap()
+    };
+    let (_, text) = in_time(soon, |limit, done| limited(limit, done).read_all_text().unwrap());
     assert_eq!((text.stdout.as_str(), text.outcome), ("partial\n", Outcome::TimedOut));
     assert!(!alive::is_running(text.pid));
-    let mut lines = command.spawn().unwrap().read_all_lines().unwrap();
-    assert_eq!(lines.next().unwrap().unwrap().text, "partial");
-    assert!(lines.next().is_none());
-    assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
+    let (_, (lines, ending)) = in_time(soon, |limit, done| {
+        let mut lines = limited(limit, done).read_all_lines().unwrap();
+        let texts: Vec<_> = lines.by_ref().map(|line| line.unwrap().text).collect();
+        (texts, lines.finish().unwrap())
+    });
+    assert_eq!((lines, ending.outcome), (vec!["partial".to_owned()], Outcome::TimedOut));
     let mut command = puppet(["out=12345\n678\n", "wait=600"]);
     command.stdout(Stdio::piped()).limit(Limit::fail(4)).max_line(2);
     let output = command.spawn().unwrap().read_all_bytes().unwrap();
@@ -373,21 +376,27 @@ fn an_error_quotes_the_last_line_of_merged_output() {
 
 #[watched_test]
 fn a_timeout_error_has_its_limit_and_the_output_so_far() {
-    let mut command = puppet(["out=one\ntwo\n", "wait=600"]);
-    let error = command.timeout(later()).read().unwrap_err();
-    let words = format!("failed: timed out after {:?}: two", later());
+    let limited =
+        |limit, done: &str| puppet(["out=one\ntwo\n", done, "wait=600"]).timeout(limit).owned();
+    let (limit, error) = in_time(later(), |limit, done| limited(limit, done).read().unwrap_err());
+    let words = format!("failed: timed out after {limit:?}: two");
     assert!(error.to_string().ends_with(&words), "{error}");
-    let limit = Some(Exceeded::Time(later()));
-    assert_eq!(facts(&error), (Outcome::TimedOut, limit, "one\ntwo\n", ""));
-    let capture = command.capture().unwrap();
-    assert_eq!(capture.exceeded, limit);
-    assert_eq!(capture.check().unwrap_err().to_string(), error.to_string());
+    let exceeded = Some(Exceeded::Time(limit));
+    assert_eq!(facts(&error), (Outcome::TimedOut, exceeded, "one\ntwo\n", ""));
+    let (limit, capture) = in_time(later(), |limit, done| limited(limit, done).capture().unwrap());
+    assert_eq!(capture.exceeded, Some(Exceeded::Time(limit)));
+    let words = format!("failed: timed out after {limit:?}: two");
+    let error = capture.check().unwrap_err();
+    assert!(error.to_string().ends_with(&words), "{error}");
+    assert_eq!(facts(&error).2, "one\ntwo\n");
     // Its stderr says more.
-    let mut command = puppet(["out=one\n", "err=oh\n", "wait=600"]);
-    let error = command.idle_timeout(later()).read().unwrap_err();
-    let words = format!("failed: timed out after {:?} without output: oh", later());
+    let (limit, error) = in_time(later(), |limit, done| {
+        let mut command = puppet(["out=one\n", "err=oh\n", done, "wait=600"]);
+        command.idle_timeout(limit).read().unwrap_err()
+    });
+    let words = format!("failed: timed out after {limit:?} without output: oh");
     assert!(error.to_string().ends_with(&words), "{error}");
-    assert_eq!(facts(&error).1, Some(Exceeded::Silence(later())));
+    assert_eq!(facts(&error).1, Some(Exceeded::Silence(limit)));
 }
 
 #[watched_test]
@@ -406,8 +415,10 @@ fn other_limits_are_named_in_their_errors() {
 
 #[watched_test]
 fn an_error_line_is_bounded_and_its_facts_are_complete() {
-    let mut command = puppet(["out=first\n", "out-xs=100000", "out=\n", "wait=600"]);
-    let error = command.timeout(later()).read().unwrap_err();
+    let (_, error) = in_time(later(), |limit, done| {
+        let mut command = puppet(["out=first\n", "out-xs=100000", "out=\n", done, "wait=600"]);
+        command.timeout(limit).read().unwrap_err()
+    });
     let text = error.to_string();
     assert!(!text.contains('\n') && text.ends_with(&"x".repeat(200)), "{text}");
     let rest = text.rsplit(": ").next().unwrap();

@@ -9,7 +9,7 @@ use pipewright_tests::alive::{self, KillOnDrop};
 use pipewright_tests::skip::{Need, is_forced_off, is_root, skipped};
 use pipewright_tests::{TRUE, pace, watchdog};
 
-use super::{later, puppet, short};
+use super::{in_time, later, puppet, short};
 
 #[cfg(target_os = "linux")]
 const MARK: &str = "PIPEWRIGHT_HOSTILE_TEST";
@@ -91,9 +91,13 @@ fn a_cancel_after_the_end_gives_up_held_streams() {
 
 #[watched_test]
 fn an_infinite_grace_lets_the_child_exit_by_itself() {
-    let mut command = Command::new("sh");
-    command.args(["-c", "trap 'echo bye; exit 5' TERM; while :; do sleep 0.05; done"]);
-    let capture = command.timeout(later()).kill_grace(Duration::MAX).capture().unwrap();
+    let script = "trap 'echo bye; exit 5' TERM; : > \"${0#touch=}\"; while :; do sleep 0.05; done";
+    // The stop ends a shell that has not set its trap yet.
+    let (_, capture) = in_time(later(), |limit, done| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, done]).timeout(limit).kill_grace(Duration::MAX);
+        command.capture().unwrap()
+    });
     assert_eq!((capture.outcome, capture.status.code()), (Outcome::TimedOut, Some(5)));
     assert_eq!(capture.stdout, "bye\n");
 }
@@ -165,7 +169,8 @@ fn a_child_of_another_user_is_given_up_with_an_error() {
     // SAFETY: as above.
     assert_eq!(unsafe { libc::setresuid(54321, 54321, 54321) }, 0);
     let mut command = Command::new(&tool);
-    command.arg(pace::seconds(2).as_secs().to_string()).timeout(short()).kill_grace(short());
+    // Nobody here can end it, and it has to outlast both times on a busy machine.
+    command.arg(pace::seconds(20).as_secs().to_string()).timeout(short()).kill_grace(short());
     let start = Instant::now();
     match command.capture() {
         Err(error) => {
@@ -325,9 +330,11 @@ fn a_group_of_zombies_that_nobody_reaps_is_not_waited_for() {
     // This process adopts orphans and does not reap them, as a careless init.
     // SAFETY: numbers; this process runs nothing but this test.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
-    let mut command = puppet(["spawn=wait=600", "wait=600"]);
-    command.own_group().timeout(later()).kill_grace(Duration::from_secs(600));
-    let capture = command.capture().unwrap();
+    let (_, capture) = in_time(later(), |limit, done| {
+        let mut command = puppet(["spawn=wait=600", done, "wait=600"]);
+        command.own_group().timeout(limit).kill_grace(Duration::from_secs(600));
+        command.capture().unwrap()
+    });
     assert_eq!(capture.status.terminating_signal(), Some(Signal::TERM));
     let orphan = capture.stderr.trim().parse().unwrap();
     watchdog::until("it is a zombie, and still in the group", || alive::is_zombie(orphan));

@@ -13,7 +13,7 @@ use pipewright_tests::{alive, count, watchdog};
 
 use super::async_pipes::poll_once;
 use super::async_verbs::one_thread;
-use super::{ended_by, later, puppet, short};
+use super::{ended_by, later, puppet, short, with_time};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -139,32 +139,45 @@ fn timeouts_hold_while_the_task_does_not_poll() {
 
 #[watched_test]
 fn a_child_that_has_ended_in_time_has_not_timed_out() {
-    let mut command = puppet(["out=said\n", "exit=3"]);
-    command.timeout(short()).enforce_in_background();
-    let lines = command.lines().unwrap();
-    let child = command.stdout(Stdio::piped()).spawn().unwrap();
-    away(lines.pid());
-    away(child.id());
-    away_for(short() * 2);
-    let ending = lines.finish().unwrap();
-    assert_eq!((ending.outcome, ending.status.code()), (Outcome::Exited, Some(3)));
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.outcome, output.status.code()), (Outcome::Exited, Some(3)));
+    let command = || puppet(["out=said\n", "exit=3"]);
+    with_time(short(), |limit| {
+        let start = Instant::now();
+        let mut command = command();
+        command.timeout(limit).enforce_in_background();
+        let lines = command.lines().unwrap();
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        away(lines.pid());
+        away(child.id());
+        let are_in_time = start.elapsed() < limit;
+        are_in_time.then(|| {
+            away_for(limit * 2);
+            let ending = lines.finish().unwrap();
+            assert_eq!((ending.outcome, ending.status.code()), (Outcome::Exited, Some(3)));
+            let output = child.wait_with_output().unwrap();
+            assert_eq!((output.outcome, output.status.code()), (Outcome::Exited, Some(3)));
+        })
+    });
     // The same for a task that polls late, whichever thread keeps its deadline.
     let token = CancelToken::new();
+    for mut command in [command().enforce_in_background().owned(), command()] {
+        with_time(short(), |limit| {
+            let start = Instant::now();
+            one_thread().block_on(async {
+                let mut lines = command.timeout(limit).cancel(&token).lines_async().unwrap();
+                // With a line ready, and without.
+                let _ = poll_once(lines.next());
+                away(lines.pid());
+                if start.elapsed() >= limit {
+                    return None;
+                }
+                away_for(limit * 2);
+                let ending = lines.finish().await.unwrap();
+                assert_eq!((ending.outcome, ending.status.code()), (Outcome::Exited, Some(3)));
+                Some(())
+            })
+        });
+    }
     one_thread().block_on(async {
-        let with_background = command.stdout(Stdio::piped()).owned();
-        for mut command in
-            [with_background, puppet(["out=said\n", "exit=3"]).timeout(short()).owned()]
-        {
-            let mut lines = command.cancel(&token).lines_async().unwrap();
-            // With a line ready, and without.
-            let _ = poll_once(lines.next());
-            away(lines.pid());
-            away_for(short() * 2);
-            let ending = lines.finish().await.unwrap();
-            assert_eq!((ending.outcome, ending.status.code()), (Outcome::Exited, Some(3)));
-        }
         let mut late = puppet(["out=said\n", "exit=3"]).cancel(&token).owned();
         let lines = late.lines_async().unwrap();
         away(lines.pid());
@@ -186,39 +199,43 @@ fn unread_output_is_not_idle() {
 
 /// Returns a shell that records each signal and continues.
 #[cfg(unix)]
-fn outlives_stop(dir: &std::path::Path) -> Command {
+fn outlives_stop(dir: &std::path::Path, grace: Duration) -> Command {
     let mut command = Command::new("sh");
     let traps = "trap 'echo x >> heard' TERM; trap 'echo x >> passed' USR1";
     let script = format!("{traps}; : > ready; while :; do sleep 0.01; done");
     command.args(["-c", &script]).current_dir(dir).stdout(Stdio::piped());
-    command.kill_grace(short()).enforce_in_background().owned()
+    command.kill_grace(grace).enforce_in_background().owned()
 }
 
 #[cfg(unix)]
 #[watched_test]
 fn a_background_stop_kills_after_the_grace() {
-    let dir = tempfile::tempdir().unwrap();
-    let count = |name: &str| {
-        std::fs::read_to_string(dir.path().join(name)).map_or(0, |text| text.lines().count())
-    };
-    let token = CancelToken::new();
-    let mut child = outlives_stop(dir.path()).cancel(&token).spawn().unwrap();
-    watchdog::until("it has begun", || dir.path().join("ready").exists());
-    token.pass_on("USR1".parse().unwrap());
-    watchdog::until("a signal is passed on", || count("passed") == 1);
-    let start = Instant::now();
-    token.cancel();
-    all_of(&mut child);
-    assert!(start.elapsed() >= short());
-    ended_by(child.wait().unwrap(), Signal::KILL);
-    assert_eq!(count("heard"), 1);
+    with_time(short(), |grace| {
+        let dir = tempfile::tempdir().unwrap();
+        let count = |name: &str| {
+            std::fs::read_to_string(dir.path().join(name)).map_or(0, |text| text.lines().count())
+        };
+        let token = CancelToken::new();
+        let mut child = outlives_stop(dir.path(), grace).cancel(&token).spawn().unwrap();
+        watchdog::until("it has begun", || dir.path().join("ready").exists());
+        token.pass_on("USR1".parse().unwrap());
+        watchdog::until("a signal is passed on", || count("passed") == 1);
+        let start = Instant::now();
+        token.cancel();
+        all_of(&mut child);
+        assert!(start.elapsed() >= grace);
+        ended_by(child.wait().unwrap(), Signal::KILL);
+        assert!(count("heard") <= 1);
+        // The shell handles the stop between two commands, on a busy machine after the grace.
+        (count("heard") == 1).then_some(())
+    });
 }
 
 #[cfg(unix)]
 #[watched_test]
 fn a_dropped_stop_continues() {
     let dir = tempfile::tempdir().unwrap();
-    let child = outlives_stop(dir.path()).spawn().unwrap();
+    let child = outlives_stop(dir.path(), short()).spawn().unwrap();
     watchdog::until("it has begun", || dir.path().join("ready").exists());
     one_thread().block_on(async { assert!(poll_once(child.stop_async()).is_pending()) });
     away(child.id());
@@ -279,12 +296,18 @@ fn a_dropped_child_loses_its_timeout_or_is_killed() {
     drop(child);
     // The drop waits for the end, but not long.
     watchdog::until("it is killed", || !alive::is_running(pid));
-    let child = puppet(["wait=600"]).timeout(short()).enforce_in_background().spawn().unwrap();
-    let pid = child.id();
-    drop(child);
-    away_for(short() * 2);
-    assert!(alive::is_running(pid), "its timeout went with its handle");
-    alive::kill(pid);
+    with_time(short(), |limit| {
+        let start = Instant::now();
+        let child = puppet(["wait=600"]).timeout(limit).enforce_in_background().spawn().unwrap();
+        let pid = child.id();
+        drop(child);
+        // Otherwise the drop may have been too late.
+        let is_in_time = start.elapsed() < limit;
+        away_for(limit * 2);
+        let is_running = alive::is_running(pid);
+        alive::kill(pid);
+        is_in_time.then(|| assert!(is_running, "its timeout went with its handle"))
+    });
 }
 
 /// A parked run belongs to the process that started it.

@@ -11,7 +11,7 @@ use pipewright_tests::{alive, count, pace, watchdog};
 use proptest::prelude::*;
 
 use crate::async_verbs::one_thread;
-use crate::{alternating, flood, later, puppet, short};
+use crate::{alternating, flood, in_time, later, puppet, short, with_time};
 
 fn all(lines: Lines) -> Vec<Line> {
     lines.map(|line| line.expect("a line")).collect()
@@ -440,12 +440,15 @@ fn finish_reads_the_rest() {
 
 #[watched_test]
 fn a_timeout_ends_the_lines() {
-    let start = Instant::now();
-    let mut command = puppet(["out=only\n", "wait=600"]);
-    let mut lines = command.timeout(later()).lines().unwrap();
-    assert_eq!(texts(lines.by_ref()), ["only"]);
-    assert!(start.elapsed() >= later());
-    assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
+    let (_, (lines, ending)) = in_time(later(), |limit, done| {
+        let start = Instant::now();
+        let mut command = puppet(["out=only\n", done, "wait=600"]);
+        let mut lines = command.timeout(limit).lines().unwrap();
+        let texts = texts(lines.by_ref());
+        assert!(start.elapsed() >= limit);
+        (texts, lines.finish().unwrap())
+    });
+    assert_eq!((lines, ending.outcome), (vec!["only".to_owned()], Outcome::TimedOut));
 }
 
 #[watched_test]
@@ -516,14 +519,16 @@ fn events_contain_every_byte() {
 
 #[watched_test]
 fn timeouts_and_cancels_are_reported_by_the_last_event() {
-    let limit = later();
-    let start = Instant::now();
-    let mut command = puppet(["out=x", "wait=600"]);
-    let (out, _, ending) = gather(command.timeout(limit).events().unwrap());
-    assert!(start.elapsed() >= limit);
+    let (_, (out, _, ending)) = in_time(later(), |limit, done| {
+        let start = Instant::now();
+        let mut command = puppet(["out=x", done, "wait=600"]);
+        let all = gather(command.timeout(limit).events().unwrap());
+        assert!(start.elapsed() >= limit);
+        all
+    });
     assert_eq!((out.as_slice(), ending.outcome), (&b"x"[..], Outcome::TimedOut));
     let mut command = puppet(["out=x", "wait=600"]);
-    let (_, _, ending) = gather(command.idle_timeout(limit).events().unwrap());
+    let (_, _, ending) = gather(command.idle_timeout(later()).events().unwrap());
     assert_eq!(ending.outcome, Outcome::IdleTimedOut);
     let token = CancelToken::new();
     let mut command = puppet(["out=x", "wait=600"]);
@@ -662,16 +667,20 @@ fn async_next_within_behaves_the_same() {
 
 #[watched_test]
 fn a_timeout_holds_from_tick_to_tick() {
-    let start = Instant::now();
-    let mut lines = puppet(["wait=600"]).timeout(short()).lines().unwrap();
-    let mut ticks = 0;
-    while let Next::Pending = lines.next_within(TICK) {
-        ticks += 1;
-    }
-    assert!(ticks > 0 && start.elapsed() >= short());
-    let pid = lines.pid();
-    assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
-    assert!(!alive::is_running(pid));
+    with_time(short(), |limit| {
+        let start = Instant::now();
+        let mut lines = puppet(["wait=600"]).timeout(limit).lines().unwrap();
+        let mut ticks = 0;
+        while let Next::Pending = lines.next_within(TICK) {
+            ticks += 1;
+        }
+        assert!(start.elapsed() >= limit);
+        let pid = lines.pid();
+        assert_eq!(lines.finish().unwrap().outcome, Outcome::TimedOut);
+        assert!(!alive::is_running(pid));
+        // None if this thread rested for as long after the start.
+        (ticks > 0).then_some(())
+    });
 }
 
 #[watched_test]

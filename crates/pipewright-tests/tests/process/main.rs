@@ -95,6 +95,19 @@ fn with_time<T>(first: Duration, mut run: impl FnMut(Duration) -> Option<T>) -> 
     done.unwrap_or_else(|| panic!("no child has done its part, though it had {:?}", first * 16))
 }
 
+/// Runs a command that a limit of time ends, with such a limit within which its child has done its part. Returns that
+/// limit, too. `run` gets the limit, and the act that the child does after its part.
+#[track_caller]
+fn in_time<T>(first: Duration, run: impl Fn(Duration, &str) -> T) -> (Duration, T) {
+    let dir = tempfile::tempdir().unwrap();
+    let done = dir.path().join("done");
+    let act = format!("touch={}", done.display());
+    with_time(first, |limit| {
+        let result = run(limit, &act);
+        done.exists().then_some((limit, result))
+    })
+}
+
 /// Returns a command that runs the puppet with these acts.
 fn puppet<I: IntoIterator<Item = S>, S: AsRef<str>>(acts: I) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_puppet"));
