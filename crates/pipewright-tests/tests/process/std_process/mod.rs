@@ -69,8 +69,8 @@ fn a_child_holds_one_more_handle_than_in_std() {
     watchdog::until("it is closed", || count::handles() == before);
 }
 
-// Alone, as each test that writes a program and runs it: a process that another thread has just forked has the file open
-// for writing until its exec, and the program is busy as long.
+// Alone, as each test that writes a program and runs it: a process that another thread has just forked has the file
+// open for writing until its exec, and the program is busy as long.
 #[isolated_test]
 fn a_busy_program_is_retried() {
     let dir = tempfile::tempdir().unwrap();
