@@ -151,8 +151,8 @@ impl Enforcer {
         self.ladder.lock().unwrap_or_else(PoisonError::into_inner).is_timed_out()
     }
 
-    /// Sends no more: the command has ended. The signal that ended it may be on its way to the rest of the group, and the
-    /// end of this process must not get ahead of it.
+    /// Sends no more: the command has ended. The signal that ended it may be on its way to the rest of the group, and
+    /// the end of this process must not get ahead of it.
     fn end(&self) {
         let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_ended.store(true, Ordering::Relaxed);
@@ -161,7 +161,6 @@ impl Enforcer {
     /// Waits for signals and for the time, and sends what follows. This process ends meanwhile.
     fn enforce(&self, caught: &CaughtSignals) {
         while let Ok(arrived) = self.wait(caught) {
-            let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
             if self.has_ended.load(Ordering::Relaxed) {
                 return;
             }
@@ -209,6 +208,10 @@ impl Enforcer {
             let _ = io::Write::write_all(&mut io::stderr(), words.as_bytes());
         }
         let Some(signal) = signal else { return };
+        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.has_ended.load(Ordering::Relaxed) {
+            return;
+        }
         if !self.send_to(signal) {
             // Windows has no such signal, or the command has not this console: the time is over all the same.
             let _ = match self.reach {
