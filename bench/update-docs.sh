@@ -155,6 +155,9 @@ pipes() {
     local first
     first=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["charts"][0]["id"])' < "$work/json")
     "$tool" bench pipes --preset "$preset" --quiet --only "$first" --svg "$work/chart" > /dev/null
+    # A noisy point has no ring.
+    grep -q 'class="best"' "$work/chart" ||
+        { echo "update-docs.sh: pipes: the best point of the chart is noisy; the old chart stays" >&2; return 1; }
     head_of pipes "\`pipewright bench pipes\`: the machine itself, without peers." \
         "$([ "$preset" = quick ] && echo 3 || echo 5) series"
     echo

@@ -522,7 +522,7 @@ mod tests {
             lines,
             [
                 "Best block size: 8 KiB, 2.31 GB/s (two threads, pipe 64 KiB); 64 KiB is 47 % slower.",
-                "Fastest: two threads, Unix socket at 128 KiB, 5.60 GB/s.",
+                "Fastest: two threads, Unix socket at 64 KiB, 5.40 GB/s.",
             ]
         );
     }

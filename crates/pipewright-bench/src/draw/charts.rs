@@ -138,6 +138,9 @@ const MOST_MARKS: usize = 26;
 
 const BELOW: f64 = 44.0;
 
+/// The height of a row of the label of the best point.
+const BEST_ROW: f64 = 16.0;
+
 /// Returns the height of the chart.
 pub(crate) fn lines_height(subject: &Subject<'_>, format: Format) -> f64 {
     plot(subject, format).bottom + BELOW
@@ -145,7 +148,9 @@ pub(crate) fn lines_height(subject: &Subject<'_>, format: Format) -> f64 {
 
 fn plot(subject: &Subject<'_>, format: Format) -> Plot {
     let title = title_height(&subject.chart.title, format);
-    let top = title + Legend::of(subject.chart, format).height + 24.0;
+    // The label of the best point may be above the highest tick.
+    let above = if format == Format::Wide { 24.0 } else { 24.0 + BEST_ROW };
+    let top = title + Legend::of(subject.chart, format).height + above;
     let tall = if format == Format::Wide { 330.0 } else { 270.0 };
     // Labels of a logarithmic scale include the unit.
     let left = if Scale::of(subject.chart, 5).is_logarithmic() { 70.0 } else { 42.0 };
@@ -295,18 +300,25 @@ impl ChartLayout<'_> {
         }
     }
 
-    /// Draws a ring around the best point, with its figure.
+    /// Draws a ring around the best point, with its curve and its figure. A noisy point leads no chart.
     fn best(&self, svg: &mut Svg) {
         let chart = self.subject.chart;
-        let Some((_, cell, summary)) = chart.best() else { return };
-        let Some(bytes) = cell.block_bytes else { return };
+        let Some((curve, cell, summary)) = chart.best() else { return };
+        let Some(bytes) = cell.block_bytes.filter(|_| !summary.is_noisy()) else { return };
         let (x, y) = (self.x(bytes), self.y(summary.median));
         svg.empty("circle", &class("best").px([("cx", x), ("cy", y), ("r", 8.0)]));
-        let text = format!("{}, {}", units::bytes(bytes), self.show(summary.median));
-        let half = text.chars().count() as f64 * CHARACTER / 2.0;
-        let middle = x.clamp(self.plot.left + half, self.plot.right - half);
-        let place = [("x", middle), ("y", y - 14.0)];
-        svg.text("text", &class("note num middle").px(place), &text);
+        let figure = format!("{}, {}", units::bytes(bytes), self.show(summary.median));
+        let rows = match chart.curves.len() {
+            1 => vec![figure],
+            _ if self.format == Format::Wide => vec![format!("{}: {figure}", curve.name)],
+            _ => vec![figure, curve.name.clone()],
+        };
+        for (row, text) in rows.iter().enumerate() {
+            let half = text.chars().count() as f64 * CHARACTER / 2.0;
+            let (least, most) = (self.plot.left + half, self.plot.right - half);
+            let place = [("x", x.min(most).max(least)), ("y", y - 14.0 - row as f64 * BEST_ROW)];
+            svg.text("text", &class("note num middle").px(place), text);
+        }
     }
 }
 
@@ -420,7 +432,8 @@ fn card(subject: Subject<'_>, case: &Bar<'_>) -> Card {
     }
     let curve = &subject.chart.curves[case.curve];
     rows.extend(subject.old(curve, cell).map(|old| format!("{} before", unit.show(old))));
-    Card { heading: case.label.clone(), rows: rows.into_iter().map(|row| (None, row)).collect() }
+    let row = |words: String| Row { curve: None, shown: words.clone(), said: words };
+    Card { heading: case.label.clone(), rows: rows.into_iter().map(row).collect() }
 }
 
 fn bar(
@@ -497,7 +510,14 @@ fn column(svg: &mut Svg, chart: &ChartLayout<'_>, bytes: u64, (left, right): (f6
         })
         .collect();
     let unit = chart.subject.chart.unit;
-    let rows = cells.iter().map(|(curve, cell, _)| (Some(*curve), words(unit, cell)));
+    let rows = cells.iter().map(|(curve, cell, _)| {
+        let figure = words(unit, cell);
+        let name = &chart.subject.chart.curves[*curve].name;
+        let said = format!("{name}, {figure}");
+        // A narrow tooltip has room for the letter only.
+        let shown = if chart.format == Format::Wide { said.clone() } else { figure };
+        Row { curve: Some(*curve), shown, said }
+    });
     let card = Card { heading: units::bytes(bytes), rows: rows.collect() };
     let (top, bottom) = (chart.plot.top, chart.plot.bottom);
     let hit = [("x", left), ("y", top), ("width", right - left), ("height", bottom - top)];
@@ -534,22 +554,31 @@ fn spot(svg: &mut Svg, hit: [(&str, f64); 4], card: &Card, tip: impl FnOnce(&mut
 /// A tooltip: a heading, and lines that may belong to curves.
 struct Card {
     heading: String,
-    rows: Vec<(Option<usize>, String)>,
+    rows: Vec<Row>,
+}
+
+/// A line of a tooltip.
+struct Row {
+    /// The curve whose letter it begins with.
+    curve: Option<usize>,
+    shown: String,
+    /// The words for a screen reader, which does not see letters beside a legend.
+    said: String,
 }
 
 impl Card {
     fn label(&self) -> String {
-        let rows: Vec<&str> = self.rows.iter().map(|(_, words)| words.as_str()).collect();
+        let rows: Vec<&str> = self.rows.iter().map(|row| row.said.as_str()).collect();
         format!("{}: {}", self.heading, rows.join("; "))
     }
 
     /// Returns the indentation of the lines.
     fn indent(&self) -> f64 {
-        if self.rows.iter().any(|(curve, _)| curve.is_some()) { LETTER } else { 0.0 }
+        if self.rows.iter().any(|row| row.curve.is_some()) { LETTER } else { 0.0 }
     }
 
     fn width(&self) -> f64 {
-        let longest = self.rows.iter().map(|(_, words)| words.chars().count()).max().unwrap_or(0);
+        let longest = self.rows.iter().map(|row| row.shown.chars().count()).max().unwrap_or(0);
         // Bold, so a little wider.
         let heading = self.heading.chars().count() as f64 * CHARACTER * 1.1;
         2.0 * PADDING + heading.max(self.indent() + longest as f64 * CHARACTER)
@@ -569,8 +598,8 @@ impl Card {
         let base = |row: usize| top + PADDING + 10.0 + row as f64 * ROW;
         let bold = Attributes::default().with("font-weight", 600).px([("x", x), ("y", base(0))]);
         svg.text("text", &bold, &self.heading);
-        for (row, (curve, words)) in self.rows.iter().enumerate() {
-            let y = base(row + 1);
+        for (index, Row { curve, shown, .. }) in self.rows.iter().enumerate() {
+            let y = base(index + 1);
             if let Some(curve) = curve {
                 let colored =
                     of_curve(*curve, "num").with("style", "fill:var(--c);font-weight:600");
@@ -578,7 +607,7 @@ impl Card {
                 svg.text("text", &colored.px(at), &letter(*curve).to_string());
             }
             let at = [("x", x + self.indent()), ("y", y)];
-            svg.text("text", &class("num").px(at), words);
+            svg.text("text", &class("num").px(at), shown);
         }
     }
 }

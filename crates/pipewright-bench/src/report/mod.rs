@@ -250,11 +250,38 @@ impl Cell {
 }
 
 impl Curve {
-    /// Returns the cell with the best median.
+    /// Returns the best cell: see [`best_of`].
     pub(crate) fn best(&self, unit: Unit) -> Option<(&Cell, Summary)> {
         let measured = self.cells.iter().filter_map(|cell| Some((cell, cell.summary()?)));
-        measured.max_by(|(_, a), (_, b)| unit.rank(a.median).total_cmp(&unit.rank(b.median)))
+        best_of(measured.collect(), unit)
     }
+}
+
+/// Returns the worst figure of a range.
+fn worst(range: &Summary, unit: Unit) -> f64 {
+    if unit.more_is_better() { range.least } else { range.most }
+}
+
+/// Returns the best figure of a range.
+fn reach(range: &Summary, unit: Unit) -> f64 {
+    if unit.more_is_better() { range.most } else { range.least }
+}
+
+/// Returns what has the best median. Another run may not show a noisy figure again, so one that is not noisy comes
+/// before it, if their ranges overlap.
+fn best_of<T: Copy>(measured: Vec<(T, Summary)>, unit: Unit) -> Option<(T, Summary)> {
+    let rank = |summary: &Summary| unit.rank(summary.median);
+    let best = |it: &[(T, Summary)]| {
+        it.iter().copied().max_by(|(_, a), (_, b)| rank(a).total_cmp(&rank(b)))
+    };
+    let first = best(&measured)?;
+    if !first.1.is_noisy() {
+        return Some(first);
+    }
+    let worst = unit.rank(worst(&first.1, unit));
+    let is_steady = |(_, it): &(T, Summary)| !it.is_noisy() && unit.rank(reach(it, unit)) >= worst;
+    let steady: Vec<(T, Summary)> = measured.into_iter().filter(is_steady).collect();
+    Some(best(&steady).unwrap_or(first))
 }
 
 impl Chart {
@@ -276,14 +303,13 @@ impl Chart {
         }
     }
 
-    /// Returns the cell with the best median of all curves, and its curve.
+    /// Returns the best cell of all curves, and its curve: see [`best_of`].
     pub(crate) fn best(&self) -> Option<(&Curve, &Cell, Summary)> {
         let each = self.curves.iter().filter_map(|curve| {
             let (cell, summary) = curve.best(self.unit)?;
-            Some((curve, cell, summary))
+            Some(((curve, cell), summary))
         });
-        let rank = |summary: &Summary| self.unit.rank(summary.median);
-        each.max_by(|(_, _, a), (_, _, b)| rank(a).total_cmp(&rank(b)))
+        best_of(each.collect(), self.unit).map(|((curve, cell), summary)| (curve, cell, summary))
     }
 }
 

@@ -141,3 +141,46 @@ fn the_page_of_several_benchmarks_has_contents_and_a_verdict_for_each() {
     assert_eq!(page.matches("class=\"section\"").count(), 2);
     assert!(!super::html::html(&sample::pipes(), "{}").contains("<nav>"));
 }
+
+/// A report whose best figure is noisy.
+fn with_a_noisy_best() -> BenchReport {
+    let mut report = sample::pipes();
+    let cell = &mut report.charts[0].curves[2].cells[8];
+    // The best by far, and the worst of its series is below the next best.
+    *cell = Cell::new(&cell.label, cell.block_bytes, vec![3.0e9, 9.0e9, 9.9e9, 8.0e9, 3.1e9]);
+    assert!(cell.noisy);
+    report
+}
+
+#[test]
+fn the_label_of_the_best_point_names_its_curve_and_no_noisy_point_has_it() {
+    for (report, expected) in [
+        (sample::pipes(), "two threads, Unix socket: 64 KiB, 5.40 GB/s"),
+        (with_a_noisy_best(), "two threads, Unix socket: 256 KiB, 5.20 GB/s"),
+    ] {
+        let wide = super::svg(&report);
+        let (_, label) = wide.split_once("class=\"best\"").unwrap();
+        let label = label.lines().nth(1).unwrap();
+        assert!(label.contains(&format!(">{expected}<")), "{label}");
+        // A narrow chart has two rows.
+        let page = super::html::html(&report, "{}");
+        let (_, narrow) = page.split_once("class=\"narrow\"").unwrap();
+        let (_, label) = narrow.split_once("class=\"best\"").unwrap();
+        let rows: Vec<&str> = label.lines().skip(1).take(2).collect();
+        let (name, figure) = expected.split_once(": ").unwrap();
+        assert!(rows[0].contains(&format!(">{figure}<")), "{rows:?}");
+        assert!(rows[1].contains(&format!(">{name}<")), "{rows:?}");
+        // The tooltip and its text for screen readers name every curve.
+        let (_, spot) = wide.split_once("aria-label=\"4 KiB: ").unwrap();
+        let said = spot.lines().next().unwrap();
+        for curve in &report.charts[0].curves {
+            assert!(said.contains(&format!("{}, ", curve.name)), "{said}");
+        }
+    }
+    // One that is noisy and the best even at its worst leads nothing.
+    let mut report = sample::pipes();
+    report.charts.truncate(1);
+    let cell = &mut report.charts[0].curves[2].cells[8];
+    *cell = Cell::new(&cell.label, cell.block_bytes, vec![6.0e9, 9.0e9, 12.0e9]);
+    assert!(!super::svg(&report).contains("class=\"best\""));
+}

@@ -133,6 +133,48 @@ fn every_surprise_names_a_test_or_says_that_there_is_none() {
     none("entries without a test", entries.filter(is_bare).map(str::to_owned).collect());
 }
 
+/// Returns the middle of a mark of a chart, from its line.
+fn middle(line: &str) -> (f64, f64) {
+    let attribute = |name: &str| {
+        let value = line.split_once(&format!(" {name}=\""))?.1.split_once('"')?.0;
+        Some(value.replace(',', " ").split_whitespace().filter_map(|it| it.parse().ok()).collect())
+    };
+    let points: Vec<f64> = attribute("points").unwrap_or_else(|| {
+        ["cx", "cy"].iter().flat_map(|name| attribute(name).unwrap_or_default()).collect()
+    });
+    let of = |first: usize| {
+        let all: Vec<f64> = points.iter().skip(first).step_by(2).copied().collect();
+        all.iter().sum::<f64>() / all.len() as f64
+    };
+    (of(0), of(1))
+}
+
+#[test]
+fn no_chart_of_a_document_leads_with_a_noisy_point() {
+    let mut charts = 0;
+    let pictures = fs::read_dir(root().join("docs")).unwrap().flatten().map(|entry| entry.path());
+    for path in pictures.filter(|path| path.extension().is_some_and(|it| it == "svg")) {
+        let text = fs::read_to_string(&path).unwrap();
+        if !text.contains("pipewright bench") {
+            continue;
+        }
+        charts += 1;
+        let lines = |class: &str| {
+            let start = format!("class=\"{class}");
+            text.lines().filter(move |line| line.contains(&start)).map(middle).collect::<Vec<_>>()
+        };
+        let (best, noisy) = (lines("best\""), lines("noisy "));
+        assert!(!best.is_empty(), "{path:?}: no point is named");
+        for (x, y) in best {
+            let is_near =
+                |other: &&(f64, f64)| (other.0 - x).abs() < 2.0 && (other.1 - y).abs() < 2.0;
+            let found = noisy.iter().find(is_near);
+            assert_eq!(found, None, "{path:?}: measure it again on a quiet machine");
+        }
+    }
+    assert!(charts > 0, "docs/pipes.svg is such a chart");
+}
+
 #[test]
 fn references_are_distinguished_from_other_paths() {
     let exists = |word: &str| TestReference::parse(word).map(|reference| reference.exists());
