@@ -17,7 +17,7 @@ use crate::options::{
     DiskPreset, IpcOptions, PipesOptions, PipesPreset,
 };
 use crate::plan::{self, Observer, PlannedChart, SeriesRules};
-use crate::report::{self, BenchReport, SCHEMA, Section, Settings, compare};
+use crate::report::{self, BenchReport, SCHEMA, Section, Settings, compare, verdict};
 use crate::show::{self, ReportFiles, cut};
 
 /// A benchmark, ready to be measured.
@@ -234,6 +234,7 @@ fn judge(
     old: Option<&BenchReport>,
 ) {
     report.warnings = report::warnings(report);
+    verdict::judge(&mut report.charts);
     let section = |planned: &PlannedSection| {
         let mut part = report.clone();
         part.charts.retain(|chart| planned.charts.contains(&chart.id));
@@ -258,9 +259,24 @@ fn verdict_of(report: &BenchReport, verdict: SummaryFn) -> String {
     if report.measured().next().is_none() {
         "Nothing was measured.".to_owned()
     } else if report::is_too_noisy(report) {
-        "This machine is too noisy now for a verdict.".to_owned()
+        sure_verdict(report)
     } else {
         verdict(&report.charts).unwrap_or_default()
+    }
+}
+
+/// Returns the verdict on a machine that is too noisy for others: the charts whose ranges are apart.
+fn sure_verdict(report: &BenchReport) -> String {
+    let of_chart = |chart: &report::Chart| {
+        let found = verdict::of_chart(chart).ok()?;
+        Some(format!("{}: {found}.", chart.title))
+    };
+    let sure: Vec<String> = report.charts.iter().filter_map(of_chart).collect();
+    match sure.is_empty() {
+        true => "This machine is too noisy now for a verdict.".to_owned(),
+        false => {
+            format!("This machine is noisy now, but some ranges are apart.\n{}", sure.join("\n"))
+        }
     }
 }
 
@@ -630,6 +646,37 @@ fn columns() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Cell;
+    use crate::sample;
+
+    #[test]
+    fn a_noisy_machine_has_verdicts_on_charts_whose_ranges_are_apart() {
+        let noisy = |figures: [f64; 3]| {
+            let mut report = sample::spawn();
+            for (cell, figure) in report.charts[0].curves[0].cells.iter_mut().zip(figures) {
+                let samples = [0.6, 1.0, 1.4].map(|factor| factor * figure).to_vec();
+                *cell = Cell::new(&cell.label, None, samples);
+            }
+            judge(&mut report, |_| Some("Quiet.".to_owned()), &[], None);
+            assert!(report::is_too_noisy(&report));
+            report
+        };
+        let apart = noisy([1.0, 4.0, 9.0]);
+        let lines: Vec<&str> = apart.verdict.lines().collect();
+        assert_eq!(lines[0], "This machine is noisy now, but some ranges are apart.");
+        let (title, found) = lines[1].split_once(": ").unwrap();
+        assert_eq!(title, apart.charts[0].title);
+        let expected =
+            "no option (1.00 s) is the fastest: 4.00 times as fast as a group of its own (4.00 s).";
+        assert_eq!(found, expected);
+        assert_eq!(apart.charts[0].verdict, format!("N{}", &expected[1..]));
+        let overlap = noisy([1.0, 1.1, 1.2]);
+        assert_eq!(overlap.verdict, "This machine is too noisy now for a verdict.");
+        assert_eq!(overlap.charts[0].verdict, "No verdict: the ranges overlap.");
+        let mut quiet = sample::spawn();
+        judge(&mut quiet, |_| Some("Quiet.".to_owned()), &[], None);
+        assert_eq!(quiet.verdict, "Quiet.");
+    }
 
     #[test]
     fn the_line_shows_the_progress_and_the_remaining_time() {

@@ -195,6 +195,7 @@ pub(crate) fn report(charts: &[PlannedChart]) -> Vec<report::Chart> {
     let chart = |chart: &PlannedChart| report::Chart {
         id: chart.id.clone(),
         title: chart.title.clone(),
+        verdict: String::new(),
         unit: chart.unit,
         axis: chart.axis,
         cell_seconds: chart.time.as_secs_f64(),

@@ -84,6 +84,13 @@ fn report(benchmark: &str, charts: Vec<Chart>) -> BenchReport {
     }
 }
 
+/// Adds warnings and the verdicts of charts.
+fn judged(mut report: BenchReport) -> BenchReport {
+    report.warnings = crate::report::warnings(&report);
+    crate::report::verdict::judge(&mut report.charts);
+    report
+}
+
 /// `bench pipes`.
 pub(crate) fn pipes() -> BenchReport {
     let small = curve(
@@ -123,6 +130,7 @@ pub(crate) fn pipes() -> BenchReport {
     let chart = |id: &str, title: &str, curves| Chart {
         id: id.to_owned(),
         title: title.to_owned(),
+        verdict: String::new(),
         unit: Unit::BytesPerSecond,
         axis: Axis::BlockBytes,
         cell_seconds: 0.05,
@@ -135,8 +143,7 @@ pub(crate) fn pipes() -> BenchReport {
         .to_vec();
     let between =
         chart("between-other", "Writer and reader on different cores", vec![small, large, socket]);
-    let mut report = report("pipes", vec![between, article]);
-    report.warnings = crate::report::warnings(&report);
+    let mut report = judged(report("pipes", vec![between, article]));
     report.verdict = crate::cases::pipes::verdict(&report.charts).unwrap_or_default();
     report
 }
@@ -158,6 +165,7 @@ pub(crate) fn trips() -> BenchReport {
     let chart = Chart {
         id: "round-trip".to_owned(),
         title: "A block to another process and back".to_owned(),
+        verdict: String::new(),
         unit: Unit::Seconds,
         axis: Axis::BlockBytes,
         cell_seconds: 0.05,
@@ -167,9 +175,7 @@ pub(crate) fn trips() -> BenchReport {
             curve("shared memory", [0.6, 1.1, 7.0, 60.0]),
         ],
     };
-    let mut report = report("pipes", vec![chart]);
-    report.warnings = crate::report::warnings(&report);
-    report
+    judged(report("pipes", vec![chart]))
 }
 
 /// A chart of curves with names, whose cells have labels and medians.
@@ -187,6 +193,7 @@ pub(crate) fn chart(id: &str, unit: Unit, curves: &[(&str, &[(&str, f64)])]) -> 
     Chart {
         id: id.to_owned(),
         title: id.to_owned(),
+        verdict: String::new(),
         unit,
         axis: Axis::Cases,
         cell_seconds: 0.05,
@@ -218,6 +225,7 @@ pub(crate) fn spawn() -> BenchReport {
     let chart = Chart {
         id: "spawn-options".to_owned(),
         title: "Starting a process and waiting for its end, with options <and> without".to_owned(),
+        verdict: String::new(),
         unit: Unit::Seconds,
         axis: Axis::Cases,
         cell_seconds: 0.15,
@@ -226,7 +234,7 @@ pub(crate) fn spawn() -> BenchReport {
     };
     let mut report = report("spawn", vec![chart]);
     report.complete = false;
-    report.warnings = crate::report::warnings(&report);
+    let mut report = judged(report);
     report
         .warnings
         .push(Warning { kind: "test".to_owned(), message: "a <note> & more".to_owned() });

@@ -1,6 +1,7 @@
 //! The report: the JSON object of `docs/json.md`, from which charts, tables and pages are made.
 
 pub(crate) mod compare;
+pub(crate) mod verdict;
 
 use std::collections::BTreeMap;
 
@@ -87,6 +88,10 @@ pub(crate) struct Chart {
     /// The id, which is the same in every run.
     pub(crate) id: String,
     pub(crate) title: String,
+    /// The best curve or case, if its range is apart from others; otherwise the reason why there is no verdict. Empty
+    /// before the end of the measurement, and if there is nothing to compare.
+    #[serde(default)]
+    pub(crate) verdict: String,
     pub(crate) unit: Unit,
     pub(crate) axis: Axis,
     /// The time for each cell in each series.
@@ -206,6 +211,13 @@ impl Comparison {
             it.chart == chart.id && it.curve == curve.name && it.label == cell.label
         };
         self.cells.iter().find(is_it)
+    }
+}
+
+impl Section {
+    /// Returns the sentences of its verdict, each behind its name.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        self.verdict.lines().map(|sentence| format!("{}: {sentence}", self.name))
     }
 }
 

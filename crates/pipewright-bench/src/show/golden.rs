@@ -116,30 +116,65 @@ fn lists() {
     same("spawn.json", &(json + "\n"));
 }
 
-#[test]
-fn the_page_of_several_benchmarks_has_contents_and_a_verdict_for_each() {
+/// A report of two benchmarks.
+fn several() -> BenchReport {
     let mut report = sample::pipes();
     let more = sample::spawn();
     let ids = |report: &BenchReport| -> Vec<String> {
         report.charts.iter().map(|chart| chart.id.clone()).collect()
     };
     for (name, verdict, charts) in [
-        ("pipes", "Pipes are fast.", ids(&report)),
+        ("pipes", "Pipes are fast.\nSockets too.", ids(&report)),
         ("spawn", "This machine is too noisy.", ids(&more)),
     ] {
         let (name, verdict) = (name.to_owned(), verdict.to_owned());
         report.sections.push(Section { name, verdict, charts });
     }
     report.charts.extend(more.charts);
+    report
+}
+
+#[test]
+fn a_report_of_several_benchmarks_starts_with_their_verdicts() {
+    let report = several();
     let page = super::html::html(&report, "{}");
+    let markdown = super::table::markdown(&report);
+    let terminal = super::terminal::terminal(&report, 80, false);
+    for text in [&page, &markdown, &terminal] {
+        let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
+        let verdicts = ["Pipes are fast.", "Sockets too.", "This machine is too noisy."].map(place);
+        assert!(verdicts.is_sorted(), "{verdicts:?}");
+        // Before everything about the machine.
+        assert!(verdicts[2] < place("Example OS 1"), "{text}");
+    }
+    // Each is beside a link to its charts.
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
-    assert!(place("<a href=\"#pipes\">") < place("<a href=\"#spawn\">"));
-    assert!(place("<a href=\"#spawn\">") < place("id=\"pipes\""));
-    assert!(place("id=\"pipes\"") < place("Pipes are fast."));
-    assert!(place("Pipes are fast.") < place("id=\"spawn\""));
-    assert!(place("id=\"spawn\"") < place("This machine is too noisy."));
+    assert!(place("<a href=\"#pipes\">") < place("Pipes are fast."));
+    assert!(place("<a href=\"#spawn\">") < place("This machine is too noisy."));
+    assert!(place("This machine is too noisy.") < place("id=\"pipes\""));
+    assert!(place("id=\"pipes\"") < place("id=\"spawn\""));
     assert_eq!(page.matches("class=\"section\"").count(), 2);
-    assert!(!super::html::html(&sample::pipes(), "{}").contains("<nav>"));
+    assert!(!super::html::html(&sample::pipes(), "{}").contains("<dl"));
+    let lines: Vec<&str> = terminal.lines().collect();
+    assert_eq!(
+        lines[1..4],
+        ["pipes: Pipes are fast.", "pipes: Sockets too.", "spawn: This machine is too noisy.",]
+    );
+}
+
+#[test]
+fn each_chart_has_its_verdict_in_every_format() {
+    let report = sample::pipes();
+    let page = super::html::html(&report, "{}");
+    let markdown = super::table::markdown(&report);
+    let terminal = super::terminal::terminal(&report, 200, false);
+    for chart in &report.charts {
+        assert!(chart.verdict.ends_with('.'), "{:?}", chart.verdict);
+        for text in [&page, &markdown, &terminal] {
+            let (_, after) = text.split_once(&chart.title).unwrap();
+            assert!(after.contains(&chart.verdict), "{}: {text}", chart.verdict);
+        }
+    }
 }
 
 /// A report whose best figure is noisy.

@@ -22,10 +22,10 @@ pub(crate) fn html(report: &BenchReport, json: &str) -> String {
         style(),
     );
     head(&mut page, report);
-    contents(&mut page, report);
     for chart in &report.charts {
         if let Some(section) = section_at(report, chart) {
-            section_head(&mut page, section);
+            let name = escape(&section.name);
+            let _ = writeln!(page, "<h2 class=\"section\" id=\"{name}\">{name}</h2>");
         }
         figure(&mut page, chart, report);
     }
@@ -43,7 +43,6 @@ fn head(page: &mut String, report: &BenchReport) {
         escape(benchmark),
         escape(preset),
     );
-    // Each section has its own.
     let verdict = if report.sections.is_empty() { &report.verdict } else { "All benchmarks" };
     let mut verdicts: Vec<&str> = verdict.lines().collect();
     verdicts.extend(report.comparison.as_ref().map(|it| it.verdict.as_str()));
@@ -51,6 +50,9 @@ fn head(page: &mut String, report: &BenchReport) {
         let tag = if index == 0 { "h1" } else { "p class=\"verdict\"" };
         let end = if index == 0 { "h1" } else { "p" };
         let _ = writeln!(page, "<{tag}>{}</{end}>", escape(verdict));
+        if index == 0 {
+            contents(page, report);
+        }
     }
     let _ = writeln!(page, "<p class=\"machine\">{}</p>", escape(&report.machine.line()));
     if !report.warnings.is_empty() {
@@ -63,30 +65,26 @@ fn head(page: &mut String, report: &BenchReport) {
     page.push_str("</header>\n");
 }
 
-/// Links to the sections.
+/// Writes the verdict of each section, with a link to it.
 fn contents(page: &mut String, report: &BenchReport) {
     if report.sections.is_empty() {
         return;
     }
-    page.push_str("<nav>");
+    page.push_str("<dl class=\"verdicts\">\n");
     for section in &report.sections {
         let name = escape(&section.name);
-        let _ = write!(page, "<a href=\"#{name}\">{name}</a> ");
+        let _ = write!(page, "<dt><a href=\"#{name}\">{name}</a></dt>");
+        for verdict in section.verdict.lines() {
+            let _ = write!(page, "<dd>{}</dd>", escape(verdict));
+        }
+        page.push('\n');
     }
-    page.push_str("</nav>\n");
+    page.push_str("</dl>\n");
 }
 
 /// Returns the section that begins with this chart.
 fn section_at<'a>(report: &'a BenchReport, chart: &Chart) -> Option<&'a Section> {
     report.sections.iter().find(|section| section.charts.first() == Some(&chart.id))
-}
-
-fn section_head(page: &mut String, section: &Section) {
-    let name = escape(&section.name);
-    let _ = writeln!(page, "<h2 class=\"section\" id=\"{name}\">{name}</h2>");
-    for verdict in section.verdict.lines() {
-        let _ = writeln!(page, "<p class=\"verdict\">{}</p>", escape(verdict));
-    }
 }
 
 /// Returns the style of a page, for other pages of the tool.
@@ -107,6 +105,9 @@ fn figure(page: &mut String, chart: &Chart, report: &BenchReport) {
     for (format, class) in [(Format::Wide, "wide"), (Format::Narrow, "narrow")] {
         let picture = single_chart(chart, report, format);
         let _ = writeln!(page, "<div class=\"{class}\">\n{picture}</div>");
+    }
+    if !chart.verdict.is_empty() {
+        let _ = writeln!(page, "<p class=\"found\">{}</p>", escape(&chart.verdict));
     }
     if chart.axis == Axis::BlockBytes {
         table(page, &table::curves(chart), Rows::Curves);
@@ -177,7 +178,10 @@ p{margin:8px 0}
 .what,.machine,footer{color:var(--faint);font-size:14px}
 .what b{color:var(--fg)}
 .verdict{font-size:17px}
-nav{margin:16px 0 0;display:flex;flex-wrap:wrap;gap:4px 16px}
+.verdicts{margin:12px 0;display:grid;grid-template-columns:max-content 1fr;gap:0 16px}
+.verdicts dt{grid-column:1;font-weight:600}
+.verdicts dd{grid-column:2;margin:0 0 2px}
+.found{font-weight:600}
 .section{font-size:22px;margin:56px 0 0;padding-top:16px;border-top:1px solid var(--grid)}
 .notes{margin:16px 0 0;padding:12px 16px 12px 34px;background:var(--raised);border-radius:8px;font-size:14px}
 figure{margin:40px 0 0}

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::draw::letter;
 use crate::report::compare::is_better;
-use crate::report::{Axis, BenchReport, Cell, Chart, Compared, Comparison, Curve};
+use crate::report::{Axis, BenchReport, Cell, Chart, Compared, Comparison, Curve, Section};
 use crate::stats::Summary;
 use crate::units::{self, Unit};
 
@@ -194,7 +194,15 @@ pub(crate) fn markdown(report: &BenchReport) -> String {
     let when = units::date(report.started_unix_seconds);
     // Writing to a String does not fail.
     let _ = writeln!(text, "## {}\n", super::heading(report));
-    let _ = writeln!(text, "**{}**\n", escaped(&report.verdict.replace('\n', " ")));
+    if report.sections.is_empty() {
+        let _ = writeln!(text, "**{}**\n", escaped(&report.verdict.replace('\n', " ")));
+    }
+    for line in report.sections.iter().flat_map(Section::lines) {
+        let _ = writeln!(text, "* {}", escaped(&line));
+    }
+    if !report.sections.is_empty() {
+        text.push('\n');
+    }
     if let Some(comparison) = &report.comparison {
         let _ = writeln!(text, "**{}**\n", escaped(&comparison.verdict));
     }
@@ -211,6 +219,9 @@ pub(crate) fn markdown(report: &BenchReport) -> String {
         if !chart.is_measured() {
             let _ = writeln!(text, "{}", super::NOT_MEASURED);
             continue;
+        }
+        if !chart.verdict.is_empty() {
+            let _ = writeln!(text, "**{}**\n", escaped(&chart.verdict));
         }
         if chart.axis == Axis::BlockBytes {
             text.push_str(&markdown_table(&curves(chart)));

@@ -1,9 +1,10 @@
-//! A report for a terminal: charts of braille dots or blocks, tables, warnings, and the verdict last.
+//! A report for a terminal: charts of braille dots or blocks, each with its verdict, tables, warnings, and the verdict
+//! last. That of several benchmarks also starts with its verdicts, for a reader who scrolls up, or reads a file.
 
 use super::NOT_MEASURED;
 use super::table::{self, TextTable};
 use crate::draw::{BlockAxis, CURVES, Scale, TERMINAL, letter};
-use crate::report::{Axis, BenchReport, Cell, Chart};
+use crate::report::{Axis, BenchReport, Cell, Chart, Section};
 use crate::units::{self, wrap};
 
 /// Returns the report in a width of that many columns.
@@ -16,6 +17,9 @@ pub(crate) fn terminal(report: &BenchReport, columns: usize, colors: bool) -> St
         text.push('\n');
     };
     say(Pen::Bold, &wrap(&super::heading(report), columns, ""));
+    for line in report.sections.iter().flat_map(Section::lines) {
+        say(Pen::Bold, &wrap(&line, columns, "  "));
+    }
     let when = units::date(report.started_unix_seconds);
     say(Pen::Plain, &wrap(&format!("{when}; {}", report.machine.line()), columns, ""));
     say(Pen::Plain, &wrap(&super::method(report), columns, ""));
@@ -50,6 +54,11 @@ fn chart_text(chart: &Chart, report: &BenchReport, columns: usize, paint: Paint)
         return text;
     }
     text.push_str(&graph(chart, columns, paint));
+    if !chart.verdict.is_empty() {
+        text.push('\n');
+        text.push_str(&paint.text(Pen::Bold, &wrap(&chart.verdict, columns, "")));
+        text.push('\n');
+    }
     let compared = report.comparison.as_ref();
     if chart.axis == Axis::Cases && compared.is_none() {
         // The bars show the figures.
