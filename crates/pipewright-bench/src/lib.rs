@@ -61,6 +61,7 @@ pub use child::run_if_child;
 pub use error::Error;
 #[doc(hidden)]
 pub use show::page_style;
+pub use units::three_digits;
 
 /// Measures every competitor once in each round, in order, and returns the figures of each round.
 ///

@@ -43,7 +43,8 @@ impl Unit {
 }
 
 /// Formats a number with three digits: `0.123`, `1.23`, `12.3`, `123`, `1234`.
-pub(crate) fn three_digits(value: f64) -> String {
+#[must_use]
+pub fn three_digits(value: f64) -> String {
     let decimals = match value.abs() {
         size if size < 0.9995 => 3,
         size if size < 9.995 => 2,

@@ -6,8 +6,10 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use html_escape::encode_quoted_attribute as escape;
+use pipewright_bench::three_digits;
 use pipewright_disk::diagnosis::{
     Finding, Measured, Reason, Report, Test, TestOutcome, TestReport, Verdict, diagnose,
 };
@@ -232,6 +234,12 @@ fn numbers(measured: &Measured) -> Numbers {
     }
 }
 
+/// The words of the tests, for a reader who meets them for the first time.
+const HOW_TO_READ: &str = "\
+Direct requests go to the disk; buffered ones go through the system's cache. Queued: the time in the
+calls that hand the requests over. Completed: the time until all are done. Free: the share of it in
+which the program can do other work.";
+
 /// Writes the summary, the tests, the reasons and the remedies.
 fn write_report(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(out, "{}", lead(report))?;
@@ -239,6 +247,7 @@ fn write_report(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let backend = report.backend.map_or("none", |backend| backend.name());
     let (block, requests) = (report.options.block_bytes, report.options.requests);
     writeln!(out, "{filesystem}, backend {backend}, {requests} requests of {block} bytes")?;
+    writeln!(out, "{HOW_TO_READ}")?;
     for step in &report.unavailable_backends {
         writeln!(out, "{step}")?;
     }
@@ -246,7 +255,7 @@ fn write_report(out: &mut impl Write, report: &Report) -> io::Result<()> {
         writeln!(out, "Not judged: {unjudged}")?;
     }
     for (number, test) in report.tests.iter().enumerate() {
-        writeln!(out, "\nTest {:<3} {}", number + 1, test.test)?;
+        writeln!(out, "\nTest {:<3} {}", number + 1, headline(test.test))?;
         match &test.outcome {
             TestOutcome::Measured(measured) => write_measured(out, measured)?,
             TestOutcome::NotPossible(reason) => writeln!(out, "  not possible here: {reason}")?,
@@ -277,34 +286,41 @@ fn write_measured(out: &mut impl Write, measured: &Measured) -> io::Result<()> {
 /// Returns the measured effect of a remedy.
 fn effect(finding: &Finding) -> String {
     let Some(effect) = finding.effect else { return String::new() };
-    let (completed, free) = (effect.completed.as_secs_f64(), effect.free_share * 100.0);
-    format!(" (measured: {completed:.4} s, {free:.0} % free, {})", effect.verdict)
+    let (completed, free) = (time(effect.completed), effect.free_share * 100.0);
+    format!(" (measured: {completed}, {free:.0} % free, {})", effect.verdict)
 }
 
-/// Returns the summary: the requests that are asynchronous, those that are not, and the reasons.
+/// Returns the summary in one sentence.
 fn lead(report: &Report) -> String {
+    format!("{}: {}.", shown(&report.path), statements(report).join("; "))
+}
+
+/// Returns the parts of the summary, in words for a reader who does not know any others: the requests that are
+/// asynchronous, those that are not, and the reasons.
+fn statements(report: &Report) -> Vec<String> {
     let judged = report.tests.iter().filter_map(|test| match &test.outcome {
         TestOutcome::Measured(measured) if test.test.asynchronous => Some((test.test, &**measured)),
         _ => None,
     });
     let judged: Vec<_> = judged.collect();
     let mut parts = Vec::new();
-    for (verdicts, what) in [
-        (&[Verdict::Asynchronous][..], "are truly asynchronous"),
-        (&[Verdict::Cached], "are served from memory"),
-        (&[Verdict::Partly], "are partly asynchronous"),
-        (&[Verdict::Workers, Verdict::Blocked], "are not asynchronous"),
-        (&[Verdict::Unknown], "cannot be judged here"),
+    for (verdict, what) in [
+        (Verdict::Asynchronous, "are asynchronous: the program went on while the disk worked"),
+        (Verdict::Cached, "did not wait for a disk: the data were in memory"),
+        (
+            Verdict::Partly,
+            "are asynchronous only in part: for some, a thread or the program waited",
+        ),
+        (Verdict::Workers, "are not asynchronous: threads waited for the disk"),
+        (Verdict::Blocked, "are not asynchronous: the program waited for the disk"),
+        (Verdict::Unknown, "cannot be judged here"),
     ] {
-        let these = judged.iter().filter(|(_, it)| verdicts.contains(&it.verdict));
+        let these = judged.iter().filter(|(_, it)| it.verdict == verdict);
         let subjects = subjects(these.clone().map(|(test, _)| *test));
         if !subjects.is_empty() {
-            let has_reasons = [Verdict::Partly, Verdict::Workers, Verdict::Unknown];
-            let is_explained = has_reasons.iter().any(|verdict| verdicts.contains(verdict));
-            let why = if is_explained {
-                reason_text(report, these.map(|(_, it)| *it))
-            } else {
-                String::new()
+            let why = match verdict {
+                Verdict::Asynchronous | Verdict::Cached => String::new(),
+                _ => reason_text(report, these.map(|(_, it)| *it)),
             };
             parts.push(format!("{} {what}{why}", list(&subjects)));
         }
@@ -317,11 +333,10 @@ fn lead(report: &Report) -> String {
     if let Some(first) = failures.first() {
         parts.push(format!("{} of {} tests failed: {first}", failures.len(), report.tests.len()));
     }
-    let path = shown(&report.path);
     if parts.is_empty() {
-        return format!("{path}: no asynchronous test could be measured.");
+        parts.push("no asynchronous test could be measured".to_owned());
     }
-    format!("{path}: {}.", parts.join("; "))
+    parts
 }
 
 /// Shows a path on one line: control characters are escaped.
@@ -366,7 +381,7 @@ fn reason_text<'a>(report: &Report, measured: impl Iterator<Item = &'a Measured>
     if why.is_empty() && has_threads {
         why.push("the engine uses blocking threads".to_owned());
     }
-    if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) }
+    if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) }
 }
 
 /// Joins names: `a`, `a and b`, `a, b and c`.
@@ -378,17 +393,59 @@ fn list(names: &[String]) -> String {
     }
 }
 
+/// Returns the summary as a heading and further lines.
+fn headings(report: &Report) -> String {
+    let element = |(index, statement): (usize, &String)| {
+        let (tag, end) = if index == 0 { ("h1", "h1") } else { ("p class=\"verdict\"", "p") };
+        format!("<{tag}>{}.</{end}>\n", escape(&capitalized(statement)))
+    };
+    statements(report).iter().enumerate().map(element).collect()
+}
+
+/// Returns text that starts with a capital letter.
+fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(characters).collect()
+}
+
+/// Returns the name of a test in words that say what the program does.
+fn headline(test: Test) -> String {
+    let words = test.to_string();
+    let work = words.split_once([',', ' ']).map_or(words.as_str(), |(_, work)| work.trim());
+    let way = if test.asynchronous { "all requested at once" } else { "one after the other" };
+    format!("{}, {way}", capitalized(work))
+}
+
+/// Returns true if the program asked for something that it did not get.
+fn is_missed(report: &Report, test: Test, verdict: Verdict) -> bool {
+    let has_asked_for_threads = report.options.backend == BackendKind::Threads;
+    test.asynchronous
+        && match verdict {
+            Verdict::Partly | Verdict::Blocked => true,
+            Verdict::Workers => !has_asked_for_threads,
+            _ => false,
+        }
+}
+
+/// Formats a time: in milliseconds below 0.1 s.
+fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds < 0.1 {
+        true => format!("{} ms", three_digits(seconds * 1e3)),
+        false => format!("{} s", three_digits(seconds)),
+    }
+}
+
 /// Returns the times of a test, in the words of the code sample that the tool goes back to.
 fn times(measured: &Measured) -> String {
     let requests = measured.evidence.requests;
-    let (queued, completed) = (measured.queued.as_secs_f64(), measured.completed.as_secs_f64());
+    let (queued, completed) = (time(measured.queued), time(measured.completed));
     if measured.verdict == Verdict::Synchronous || measured.verdict == Verdict::Cached {
-        return format!("{requests} requests issued and completed in {completed:.4} s");
+        return format!("{requests} requests issued and completed in {completed}");
     }
     let free = measured.free_share() * 100.0;
-    format!(
-        "{requests} requests queued in {queued:.4} s, completed in {completed:.4} s ({free:.0} % free)"
-    )
+    format!("{requests} requests queued in {queued}, completed in {completed} ({free:.0} % free)")
 }
 
 /// Returns a sentence about the order of completion.
@@ -424,10 +481,11 @@ fn add(page: &mut String, report: &Report) {
     let backend = report.backend.map_or("none", |backend| backend.name());
     let _ = write!(
         page,
-        "<header>\n<p class=\"what\">pipewright <b>disk</b> · {}</p>\n<h1>{}</h1>\n\
-         <p class=\"machine\">{}, backend {backend}, {} requests of {} bytes in each test</p>\n",
+        "<header>\n<p class=\"what\">pipewright <b>disk</b> · {}</p>\n{}\
+         <p class=\"machine\">{}, backend {backend}, {} requests of {} bytes in each test</p>\n\
+         <p class=\"machine\">{HOW_TO_READ}</p>\n",
         escape(&report.path.to_string_lossy()),
-        escape(&lead(report)),
+        headings(report),
         escape(filesystem),
         report.options.requests,
         report.options.block_bytes,
@@ -444,33 +502,40 @@ fn add(page: &mut String, report: &Report) {
     }
     page.push_str("</header>\n");
     for test in &report.tests {
-        add_test(page, test);
+        add_test(page, report, test);
     }
     page.push_str("<details><summary>All figures</summary>\n");
     add_table(page, report);
     page.push_str("</details>\n");
 }
 
-fn add_test(page: &mut String, test: &TestReport) {
-    let name = test.test.to_string();
+fn add_test(page: &mut String, report: &Report, test: &TestReport) {
+    let name = headline(test.test);
     let name = escape(&name);
-    let measured = match &test.outcome {
-        TestOutcome::Measured(measured) => measured,
-        TestOutcome::NotPossible(reason) | TestOutcome::Failed(reason) => {
-            let _ = writeln!(
-                page,
-                "<section class=\"test\">\n<h2>{name}</h2>\n<p class=\"machine\">{}</p>\n</section>",
-                escape(reason)
-            );
-            return;
-        }
+    let (class, reason) = match &test.outcome {
+        TestOutcome::Measured(measured) => return add_measured(page, report, test.test, measured),
+        TestOutcome::NotPossible(reason) => ("machine", reason),
+        TestOutcome::Failed(reason) => ("machine mark missed", reason),
     };
-    let verdict = measured.verdict;
     let _ = writeln!(
         page,
-        "<section class=\"test\">\n<h2>{name} <b class=\"verdict-mark {}\">{verdict}</b></h2>\n\
+        "<section class=\"test\">\n<h2>{name}</h2>\n<p class=\"{class}\">{}</p>\n</section>",
+        escape(reason)
+    );
+}
+
+fn add_measured(page: &mut String, report: &Report, test: Test, measured: &Measured) {
+    let verdict = measured.verdict;
+    let result = match verdict {
+        _ if is_missed(report, test, verdict) => "missed",
+        Verdict::Asynchronous | Verdict::Cached => "got",
+        _ => "neutral",
+    };
+    let _ = writeln!(
+        page,
+        "<section class=\"test {result}\">\n<h2>{} <b class=\"mark {result}\">{verdict}</b></h2>\n\
          <div class=\"columns\">\n<div>",
-        verdict.name(),
+        escape(&headline(test)),
     );
     draw_times(page, measured);
     draw_classes(page, measured);
@@ -497,15 +562,15 @@ h1,.what{overflow-wrap:anywhere}
 .test{margin:28px 0 0;padding:16px 0 0;border-top:1px solid var(--grid)}
 .columns{display:grid;grid-template-columns:3fr 2fr;gap:8px 32px}
 .columns>div{min-width:0}
-.verdict-mark{font-weight:600;color:var(--faint);white-space:nowrap}
-.asynchronous,.cached{color:var(--c2)}
-.partly,.workers,.blocked{color:var(--c1)}
-.bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:6px 10px;align-items:center;
+.mark{font-weight:600;color:var(--faint);white-space:nowrap}
+.mark.got{color:var(--c2)}
+.mark.missed{color:var(--c1)}
+.bars{display:grid;grid-template-columns:84px minmax(0,1fr) 76px;gap:6px 10px;align-items:center;
 margin:12px 0 4px;font-size:14px}
 .bars .num{font-variant-numeric:tabular-nums;text-align:right}
 .track{display:flex;height:16px;border-radius:2px;overflow:hidden;background:var(--raised)}
 .track i{display:block;min-width:1px}
-.track .busy{background:var(--c1)}
+.track .busy{background:var(--c5)}
 .track .done{background:var(--c0)}
 .free{color:var(--faint)}
 .legend{display:flex;flex-wrap:wrap;gap:2px 14px;margin:4px 0;padding:0;list-style:none;
@@ -516,19 +581,22 @@ font-size:13px;color:var(--faint)}
 .async_page_wait{background:var(--c0)}
 .worker{background:var(--c4)}
 .pending_but_done{background:var(--c3)}
-.inline_blocked{background:var(--c1)}
+.inline_blocked{background:repeating-linear-gradient(45deg,var(--faint) 0 3px,var(--grid) 3px 6px)}
+.missed .worker{background:var(--c1)}
+.missed .inline_blocked{background:repeating-linear-gradient(45deg,var(--c1) 0 3px,var(--grid) 3px 6px)}
 .said{font-size:14px;color:var(--faint);margin:2px 0}
+.why{margin-top:8px}
 .why p{margin:0 0 4px;font-size:14px}
 .why .remedy{margin-bottom:12px}
 small{color:var(--faint)}
 .figures td:last-child,.figures th:last-child{text-align:left}
+.figures td:first-child,.figures td:nth-child(6){white-space:normal;min-width:12em}
 @media(max-width:640px){.columns{grid-template-columns:1fr}}
 ";
 
 /// Draws the time in which the requests were queued above that in which they were completed: the caller was busy during
 /// the first, and free during the rest of the second. The sentences below say the same.
 fn draw_times(page: &mut String, measured: &Measured) {
-    let (queued, completed) = (measured.queued.as_secs_f64(), measured.completed.as_secs_f64());
     let busy = (1.0 - measured.free_share()) * 100.0;
     let said = [times(measured), order(measured)];
     // Writing to a String does not fail.
@@ -536,10 +604,12 @@ fn draw_times(page: &mut String, measured: &Measured) {
         page,
         "<div class=\"bars\" role=\"img\" aria-label=\"{}\">\n\
          <span>queued</span><span class=\"track\"><i class=\"busy\" style=\"width:{busy:.1}%\"></i></span>\
-         <span class=\"num\">{queued:.4} s</span>\n\
+         <span class=\"num\">{}</span>\n\
          <span>completed</span><span class=\"track\"><i class=\"done\" style=\"width:100%\"></i></span>\
-         <span class=\"num\">{completed:.4} s</span>\n</div>",
+         <span class=\"num\">{}</span>\n</div>",
         escape(&said[0]),
+        time(measured.queued),
+        time(measured.completed),
     );
     for said in &said {
         let _ = writeln!(page, "<p class=\"said\">{}</p>", escape(said));
@@ -580,7 +650,7 @@ fn add_table(page: &mut String, report: &Report) {
 }
 
 fn row(page: &mut String, test: &TestReport) {
-    let name = test.test.to_string();
+    let name = headline(test.test);
     let name = escape(&name);
     let measured = match &test.outcome {
         TestOutcome::Measured(measured) => measured,
@@ -596,9 +666,9 @@ fn row(page: &mut String, test: &TestReport) {
     });
     let _ = writeln!(
         page,
-        "<tr><td>{name}</td><td>{:.4} s</td><td>{:.4} s</td><td>{:.0} %</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-        measured.queued.as_secs_f64(),
-        measured.completed.as_secs_f64(),
+        "<tr><td>{name}</td><td>{}</td><td>{}</td><td>{:.0} %</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        time(measured.queued),
+        time(measured.completed),
         measured.free_share() * 100.0,
         measured.out_of_order,
         measured.verdict,
@@ -609,8 +679,14 @@ fn row(page: &mut String, test: &TestReport) {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::time::Duration;
 
-    use super::{escape, list, shown};
+    use pipewright_disk::BackendKind;
+    use pipewright_disk::diagnosis::{
+        DiagnoseOptions, Report, Test, TestOutcome, Verdict, diagnose,
+    };
+
+    use super::{CSS, escape, headline, html_page, is_missed, lead, list, shown, time};
 
     #[test]
     fn control_characters_in_a_path_are_escaped() {
@@ -630,5 +706,94 @@ mod tests {
     #[test]
     fn markup_in_file_names_is_escaped() {
         assert_eq!(escape("<b>&\"x\""), "&lt;b&gt;&amp;&quot;x&quot;");
+    }
+
+    #[test]
+    fn times_below_a_tenth_of_a_second_are_in_milliseconds() {
+        for (micros, shown) in [
+            (12, "0.012 ms"),
+            (2_800, "2.80 ms"),
+            (99_900, "99.9 ms"),
+            (100_000, "0.100 s"),
+            (1_234_000, "1.23 s"),
+        ] {
+            assert_eq!(time(Duration::from_micros(micros)), shown);
+        }
+    }
+
+    /// The diagnosis of a new file, with that verdict on each asynchronous test.
+    fn report(verdict: Verdict) -> Report {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        std::fs::write(&path, vec![1; 1 << 16]).unwrap();
+        let options = DiagnoseOptions { requests: 4, block_bytes: 4096, ..Default::default() };
+        let mut report = diagnose(&path, &options).unwrap();
+        for test in &mut report.tests {
+            if let TestOutcome::Measured(measured) = &mut test.outcome {
+                if test.test.asynchronous {
+                    measured.verdict = verdict;
+                }
+            }
+        }
+        report
+    }
+
+    #[test]
+    fn headlines_explain_themselves() {
+        for (verdict, words) in [
+            (Verdict::Asynchronous, "are asynchronous: the program went on while the disk worked"),
+            (Verdict::Cached, "did not wait for a disk: the data were in memory"),
+            (Verdict::Partly, "only in part: for some, a thread or the program waited"),
+            (Verdict::Workers, "are not asynchronous: threads waited for the disk"),
+            (Verdict::Blocked, "are not asynchronous: the program waited for the disk"),
+        ] {
+            let report = report(verdict);
+            assert!(lead(&report).contains(words), "{}", lead(&report));
+            let page = html_page(std::slice::from_ref(&report));
+            let (_, heading) = page.split_once("<h1>").unwrap();
+            assert!(heading.split_once("</h1>").unwrap().0.contains(words), "{heading}");
+            for test in &report.tests {
+                assert!(page.contains(&format!("<h2>{}", headline(test.test))), "{page}");
+            }
+        }
+        let read = |asynchronous| Test {
+            asynchronous,
+            direct: true,
+            work: pipewright_disk::diagnosis::Work::Read,
+        };
+        assert_eq!(headline(read(true)), "Direct reads, all requested at once");
+        assert_eq!(headline(read(false)), "Direct reads, one after the other");
+        let sync = Test { work: pipewright_disk::diagnosis::Work::Sync, ..read(true) };
+        assert_eq!(headline(sync), "Syncs, all requested at once");
+    }
+
+    #[test]
+    fn red_is_only_what_was_asked_for_and_not_got() {
+        // The rules with red are those of what was missed.
+        let red: Vec<&str> = CSS.lines().filter(|line| line.contains("var(--c1)")).collect();
+        assert!(red.iter().all(|line| line.contains("missed")) && red.len() == 3, "{red:?}");
+        for (verdict, has_missed) in [
+            (Verdict::Asynchronous, false),
+            (Verdict::Cached, false),
+            (Verdict::Unknown, false),
+            (Verdict::Partly, true),
+            (Verdict::Workers, true),
+            (Verdict::Blocked, true),
+        ] {
+            let mut report = report(verdict);
+            for test in &report.tests {
+                let TestOutcome::Measured(measured) = &test.outcome else { continue };
+                // A synchronous test gets what it asks for: it waits.
+                let expected = has_missed && test.test.asynchronous;
+                assert_eq!(is_missed(&report, test.test, measured.verdict), expected, "{test}");
+            }
+            let page = html_page(std::slice::from_ref(&report));
+            assert_eq!(page.contains("class=\"test missed\""), has_missed, "{verdict:?}");
+            // Whoever asks for threads gets them.
+            report.options.backend = BackendKind::Threads;
+            let page = html_page(std::slice::from_ref(&report));
+            let still = has_missed && verdict != Verdict::Workers;
+            assert_eq!(page.contains("class=\"test missed\""), still, "{verdict:?}");
+        }
     }
 }

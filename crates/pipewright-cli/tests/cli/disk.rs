@@ -22,6 +22,8 @@ fn the_output_is_a_summary_and_each_test_in_words() {
     assert_eq!(text.matches("\nTest ").count(), 4, "{text}");
     assert!(text.contains("30 requests issued and completed in "), "{text}");
     assert!(text.contains("Operations completed "), "{text}");
+    assert!(text.contains("reads, all requested at once\n"), "{text}");
+    assert!(text.contains("reads, one after the other\n"), "{text}");
     assert!(text.contains("SYNCHRONOUS, AS REQUESTED"), "{text}");
 
     let only = ["disk", &name, "--requests", "30", "--bs", "16k", "--sync", "--direct"];
@@ -125,7 +127,7 @@ fn the_page_is_self_contained() {
         assert!(text.contains(part), "{part}: {text}");
     }
     let measured = text.matches("<span>queued</span>").count();
-    assert!(measured > 0 && text.matches("class=\"verdict-mark ").count() == measured, "{text}");
+    assert!(measured > 0 && text.matches("class=\"mark ").count() == measured, "{text}");
     for outside in ["http://", "https://", "<script", "src="] {
         assert!(!text.contains(outside), "{outside}");
     }
