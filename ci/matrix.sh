@@ -162,6 +162,7 @@ cell "the Python package with the oldest and the newest Python" bash ci/python.s
 cell "the Python package: every call fails once, and 100,000 random cases beside subprocess" bash ci/python.sh net
 cell "the wheels of the Python package" bash ci/wheels.sh
 cell "the site, in a browser" bash ci/site.sh
+cell "the pages of bench, disk and batch, in a browser, with axe" bash ci/reports.sh
 cell "published crates with pipewright::process in place of std" bash ci/ported.sh
 [ "$only" != --list ] || exit 0
 [ "$chosen" = 1 ] || { printf 'no cell has these words in its name: %s\n' "$only" >&2; exit 2; }

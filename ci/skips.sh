@@ -70,6 +70,7 @@ machine_has() {
             'index($2, " " substr(v, 2)) == 1 {found = 1} END {exit !found}' ;;
         archive:*) archive_has "$name" ;;
         pip:*) works python3 -m pip download -q --no-deps -d "$scratch" "$name" ;;
+        npm:*) works npm view "$name" version ;;
         crates) works cargo update --dry-run ;;
         go-module:*) works go list -m "$name" ;;
         rust-target:*) works rustup target add "$name" ;;

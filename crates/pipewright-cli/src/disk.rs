@@ -639,7 +639,8 @@ fn draw_classes(page: &mut String, measured: &Measured) {
 
 fn add_table(page: &mut String, report: &Report) {
     page.push_str(
-        "<div class=\"scroll\"><table class=\"figures\">\n<thead><tr><th>test</th><th>queued</th>\
+        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"figures\">\
+         <table class=\"figures\">\n<thead><tr><th>test</th><th>queued</th>\
          <th>completed</th><th>free</th>\
          <th>out of order</th><th>verdict</th><th>classes</th></tr></thead>\n<tbody>\n",
     );

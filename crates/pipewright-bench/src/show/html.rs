@@ -131,10 +131,13 @@ enum Rows {
 
 fn table(page: &mut String, table: &TextTable, rows: Rows) {
     let class = if rows == Rows::Curves { " class=\"curves\"" } else { "" };
-    let _ = write!(page, "<div class=\"scroll\"><table{class}>\n<thead><tr>");
+    // A part that scrolls has to be reached by the keyboard.
+    let scroll = "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"figures\">";
+    let _ = write!(page, "{scroll}<table{class}>\n<thead><tr>");
     for entry in &table.heading {
+        let tag = if entry.is_empty() { "td" } else { "th" };
         // Breaks after a slash where the screen is narrow.
-        let _ = write!(page, "<th>{}</th>", escape(entry).replace('/', "/<wbr>"));
+        let _ = write!(page, "<{tag}>{}</{tag}>", escape(entry).replace('/', "/<wbr>"));
     }
     page.push_str("</tr></thead>\n<tbody>\n");
     for (curve, row) in table.rows.iter().enumerate() {
