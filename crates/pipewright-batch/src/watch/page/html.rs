@@ -329,7 +329,7 @@ fn table(page: &mut String, model: &PageModel) {
     page.push_str(
         "<form class=\"tools\" hidden><input type=\"search\" placeholder=\"Filter\" aria-label=\"Filter\">\
          <label><input type=\"checkbox\"> not ok only</label><output></output></form>\n\
-         <div class=\"scroll\"><table>\n<thead><tr>",
+         <div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"attempts\"><table>\n<thead><tr>",
     );
     let columns = [
         ("job", ""),
