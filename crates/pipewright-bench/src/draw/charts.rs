@@ -313,10 +313,17 @@ impl ChartLayout<'_> {
             _ if self.format == Format::Wide => vec![format!("{}: {figure}", curve.name)],
             _ => vec![figure, curve.name.clone()],
         };
+        let longest = rows.iter().map(|text| text.chars().count()).max().unwrap_or(0);
+        let half = longest as f64 * CHARACTER / 2.0;
+        let middle = x.min(self.plot.right - half).max(self.plot.left + half);
+        // Above every other point that it would cover.
+        let points = chart.curves.iter().flat_map(|curve| self.measured(curve));
+        let covered = points.filter(|(bytes, _)| (self.x(*bytes) - middle).abs() < half);
+        let tops = covered.filter_map(|(_, cell)| Some(self.y(cell.median?) + 4.0));
+        let near = tops.filter(|top| *top > y - 14.0 - BEST_ROW * rows.len() as f64);
+        let base = near.fold(y, f64::min).max(self.plot.top) - 14.0;
         for (row, text) in rows.iter().enumerate() {
-            let half = text.chars().count() as f64 * CHARACTER / 2.0;
-            let (least, most) = (self.plot.left + half, self.plot.right - half);
-            let place = [("x", x.min(most).max(least)), ("y", y - 14.0 - row as f64 * BEST_ROW)];
+            let place = [("x", middle), ("y", base - row as f64 * BEST_ROW)];
             svg.text("text", &class("note num middle").px(place), text);
         }
     }

@@ -212,6 +212,15 @@ fn the_label_of_the_best_point_names_its_curve_and_no_noisy_point_has_it() {
             assert!(said.contains(&format!("{}, ", curve.name)), "{said}");
         }
     }
+    // The best of a chart of times is low: the label stays at its point, and does not go above the other curves.
+    let trips = super::svg(&sample::trips());
+    let (_, label) = trips.split_once("class=\"best\"").unwrap();
+    let place = |text: &str, name: &str| -> f64 {
+        let (_, rest) = text.split_once(&format!(" {name}=\"")).unwrap();
+        rest.split_once('"').unwrap().0.parse().unwrap()
+    };
+    let up = place(label, "cy") - place(label.lines().nth(1).unwrap(), "y");
+    assert!((14.0..=50.0).contains(&up), "{label}");
     // One that is noisy and the best even at its worst leads nothing.
     let mut report = sample::pipes();
     report.charts.truncate(1);
