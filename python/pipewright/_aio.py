@@ -245,13 +245,17 @@ _EARLY, _LATE = 0.0005, 0.00002
 _NO_ROOM = (errno.EMFILE, errno.ENFILE)
 
 
+def _has_no_room(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in _NO_ROOM
+
+
 class _Starts:
     """The starts of a loop. The first of a turn is made at once; those after it together, some at a time.
 
     A start for which there is no descriptor waits while a run of this loop will give some back.
     """
 
-    __slots__ = ("is_scheduled", "live", "loop", "waiting")
+    __slots__ = ("is_scheduled", "live", "loop", "most", "waiting")
 
     #: The most that are started before the loop does something else.
     MOST = 64
@@ -264,6 +268,8 @@ class _Starts:
         #: The number of runs that the loop waits for.
         self.live = 0
         self.is_scheduled = False
+        #: The most that are started together now.
+        self.most = self.MOST
 
     @classmethod
     def of(cls, loop: Any) -> _Starts:
@@ -309,12 +315,12 @@ class _Starts:
 
     def may_wait(self, error: BaseException) -> bool:
         """Returns true if there is no descriptor, and some will be given back."""
-        return self.live > 0 and isinstance(error, OSError) and error.errno in _NO_ROOM
+        return self.live > 0 and _has_no_room(error)
 
     def go_on(self) -> None:
         self.is_scheduled = False
         now: List[Tuple[_Watch, native.Prepared]] = []
-        while self.waiting and len(now) < self.MOST:
+        while self.waiting and len(now) < self.most:
             watch, prepared = self.waiting.popleft()
             # It may have been cancelled.
             if watch.done.done():
@@ -322,7 +328,8 @@ class _Starts:
             try:
                 now.append((watch, prepared or prepare_output(watch.call.native)))
             except Exception as error:
-                if self.may_wait(error):
+                # Those before it may need it.
+                if self.may_wait(error) or (now and _has_no_room(error)):
                     self.waiting.appendleft((watch, None))
                     break
                 watch.done.set_exception(error)
@@ -332,19 +339,25 @@ class _Starts:
             for watch, _ in now:
                 watch.done.set_exception(error)
             raise
-        again: List[Tuple[_Watch, Optional[native.Prepared]]] = []
+        failed: List[Tuple[_Watch, native.Prepared, BaseException]] = []
         for (watch, prepared), started in zip(now, all_started):
-            if not isinstance(started, BaseException):
-                try:
-                    watch.begin(started)
-                except Exception as error:
-                    watch.done.set_exception(error)
-            elif self.may_wait(started):
+            if isinstance(started, BaseException):
+                failed.append((watch, prepared, started))
+                continue
+            try:
+                watch.begin(started)
+            except Exception as error:
+                watch.done.set_exception(error)
+        again: List[Tuple[_Watch, Optional[native.Prepared]]] = []
+        for watch, prepared, error in failed:
+            # Also the first ones may lack what the others have, or all of them what one alone would have.
+            if self.may_wait(error) or (len(now) > 1 and _has_no_room(error)):
                 again.append((watch, prepared))
             else:
-                watch.done.set_exception(started)
+                watch.done.set_exception(error)
         self.waiting.extendleft(reversed(again))
-        if self.waiting and not again:
+        self.most = 1 if again and not self.live else self.MOST
+        if self.waiting and not (again and self.live):
             self.schedule()
         self.forget()
 

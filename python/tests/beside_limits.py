@@ -24,11 +24,21 @@ LIVE = {"cgroup": (3, 6), "supervisor": (3, 6), "group": (1, 5), "none": (1, 5)}
 def few_descriptors(free: int) -> Iterator[None]:
     """Leaves only some descriptors."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(it) for it in os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + free, before[1]))
+    # `listdir` has one, too.
+    limit = max(int(it) for it in os.listdir("/proc/self/fd")) + free
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+    # Also those below the highest one are taken.
+    held: List[int] = []
+    with contextlib.suppress(OSError):
+        while True:
+            held.append(os.open("/dev/null", os.O_RDONLY))
+    for _ in range(min(free, len(held))):
+        os.close(held.pop())
     try:
         yield
     finally:
+        for number in held:
+            os.close(number)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 

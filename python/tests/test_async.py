@@ -436,13 +436,17 @@ def test_exhausted_streams_that_are_kept_keep_no_descriptor() -> None:
     assert descriptors() == before
 
 
-def test_more_runs_than_there_are_descriptors_for_wait_for_each_other() -> None:
+@pytest.mark.parametrize("free", [12, 20, 60])
+def test_more_runs_than_there_are_descriptors_for_wait_for_each_other(free: int) -> None:
     script = (
         "import asyncio, os, pipewright, resource\n"
         "async def main():\n"
         "    await pipewright.run_async(['true'])\n"
-        "    free = int(max(os.listdir('/proc/self/fd'), key=int)) + 60\n"
-        "    resource.setrlimit(resource.RLIMIT_NOFILE, (free, free))\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\n"
+        # Also those below the highest one are taken.
+        "    held = [os.open('/dev/null', os.O_RDONLY)]\n"
+        "    while held[-1] < 299: held.append(os.open('/dev/null', os.O_RDONLY))\n"
+        f"    for number in held[-{free}:]: os.close(number)\n"
         "    script = 'sleep 0.05; echo '\n"
         "    one = lambda n: pipewright.run_async(script + str(n), shell=True, capture_output=True, timeout=60)\n"
         "    done = await asyncio.gather(*map(one, range(100)))\n"
