@@ -188,7 +188,11 @@ impl<S, R> Channel<S, R> {
     pub fn send_with_handles(&mut self, bytes: &[u8], handles: &[Handle]) -> Result<(), Error> {
         check_handles(handles)?;
         let until = self.core.until();
-        self.core.send((kind::MESSAGE, 0), Payload { bytes, handles: Some(handles) }, until)
+        self.core.send(
+            (kind::MESSAGE, 0),
+            Payload { bytes, tail: &[], handles: Some(handles) },
+            until,
+        )
     }
 
     /// Queues a message until the next call, so that many small ones are sent together. [`flush`](Self::flush)
@@ -379,7 +383,7 @@ impl<S, R> Channel<S, R> {
     ) -> Result<(), Error> {
         check_handles(handles)?;
         let until = self.core.until();
-        self.core.send_async(Payload { bytes, handles: Some(handles) }, until).await
+        self.core.send_async(Payload { bytes, tail: &[], handles: Some(handles) }, until).await
     }
 
     /// Like [`send_filled`](Self::send_filled), without blocking a thread.

@@ -16,13 +16,29 @@ pub(crate) const FRAME_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Payload<'a> {
     pub(crate) bytes: &'a [u8],
+    /// More bytes, which follow those in a frame of their own.
+    pub(crate) tail: &'a [u8],
     /// The handles to pass with the first frame, which then goes through the socket.
     pub(crate) handles: Option<&'a [Handle]>,
 }
 
 impl<'a> From<&'a [u8]> for Payload<'a> {
     fn from(bytes: &'a [u8]) -> Payload<'a> {
-        Payload { bytes, handles: None }
+        Payload { bytes, tail: &[], handles: None }
+    }
+}
+
+impl<'a> Payload<'a> {
+    fn len(&self) -> usize {
+        self.bytes.len() + self.tail.len()
+    }
+
+    /// Returns the bytes from there on that a frame can have.
+    fn rest(&self, at: usize) -> &'a [u8] {
+        match at.checked_sub(self.bytes.len()) {
+            Some(at) => self.tail.get(at..).unwrap_or_default(),
+            None => self.bytes.get(at..).unwrap_or_default(),
+        }
     }
 }
 
@@ -76,7 +92,7 @@ impl Sending {
         payload: Payload<'_>,
     ) -> Result<StepResult, Error> {
         if self.frames == 0 {
-            connection.check_may_send(payload.bytes.len() as u64)?;
+            connection.check_may_send(payload.len() as u64)?;
             if payload.handles.is_some_and(|handles| !handles.is_empty()) {
                 connection.check_takes_handles()?;
             }
@@ -84,7 +100,7 @@ impl Sending {
                 return Ok(StepResult::Blocked(Want::Room));
             }
         }
-        let total = payload.bytes.len();
+        let total = payload.len();
         let sent = self.send_frames(connection, total, |sending, connection| {
             sending.send_frame(connection, payload)
         });
@@ -125,10 +141,10 @@ impl Sending {
         self.frames > 0 && self.at < total
     }
 
-    /// Returns the header of the next frame of a message of this length.
+    /// Returns the header of the next frame of a message of this length, for as many of the bytes as it can have.
     #[inline]
-    fn next_header(&self, total: usize) -> Header {
-        let length = total.saturating_sub(self.at).min(FRAME_BYTES);
+    fn next_header(&self, total: usize, rest: usize) -> Header {
+        let length = rest.min(FRAME_BYTES);
         let is_first = self.frames == 0;
         let kind = if is_first { self.kind } else { kind::PART };
         let long = (is_first && length < total).then_some(total as u64);
@@ -170,8 +186,8 @@ impl Sending {
         connection: &mut Connection,
         payload: Payload<'_>,
     ) -> Result<bool, Error> {
-        let header = self.next_header(payload.bytes.len());
-        let rest = payload.bytes.get(self.at..).unwrap_or_default();
+        let rest = payload.rest(self.at);
+        let header = self.next_header(payload.len(), rest.len());
         let frame = rest.get(..header.length as usize).unwrap_or_default();
         match payload.handles.filter(|_| self.frames == 0) {
             Some(handles) => {
@@ -222,7 +238,7 @@ impl Filling {
         // Stays so if `fill` panics.
         connection.set_cut_off(true);
         let sent = sending.send_frames(connection, *total, |sending, connection| {
-            let header = sending.next_header(*total);
+            let header = sending.next_header(*total, total.saturating_sub(sending.at));
             let length = header.length as usize;
             connection.send_filled_frame(&header, length, fill)?;
             sending.note_frame(connection, length);

@@ -15,7 +15,9 @@ use pipewright_os::channel::handle_channel::drop_elsewhere;
 
 use super::options::{PoolStats, Schedule, WorkerState, WorkerStatus};
 use super::{Reply, Request};
-use crate::connection::{Body, Connection, RawMessage, Reassembly, Sending, Spin, StepResult};
+use crate::connection::{
+    Body, Connection, Payload, RawMessage, Reassembly, Sending, Spin, StepResult,
+};
 use crate::error::{Error, ErrorKind};
 use crate::wire;
 
@@ -463,7 +465,7 @@ impl IdleConnections {
 #[derive(Debug)]
 pub(super) struct QueuedCall {
     pub(super) id: u64,
-    body: Arc<Vec<u8>>,
+    body: Arc<Contents>,
     pub(super) idempotent: bool,
     pub(super) until: Option<Instant>,
     pub(super) token: Option<CancelToken>,
@@ -487,10 +489,10 @@ impl QueuedCall {
         events: Arc<EventQueue>,
         items: Option<Arc<ItemCredit>>,
     ) -> QueuedCall {
-        let Request { body, idempotent, timeout, cancel, window } = request;
+        let Request { body, tail, idempotent, timeout, cancel, window } = request;
         QueuedCall {
             id,
-            body: Arc::new(body),
+            body: Arc::new(Contents { bytes: body, tail }),
             // Nothing keeps the items that a worker has received.
             idempotent: idempotent && items.is_none(),
             until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
@@ -509,7 +511,7 @@ impl QueuedCall {
     }
 
     /// Returns the request, for one more worker.
-    pub(super) fn body(&self) -> Arc<Vec<u8>> {
+    pub(super) fn body(&self) -> Arc<Contents> {
         Arc::clone(&self.body)
     }
 
@@ -708,26 +710,51 @@ pub(super) struct WorkerConnection {
     spin: Spin,
 }
 
+/// The bytes of a message to a worker.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    bytes: Vec<u8>,
+    /// More bytes, which follow those.
+    tail: Vec<u8>,
+}
+
+impl From<Vec<u8>> for Contents {
+    fn from(bytes: Vec<u8>) -> Contents {
+        Contents { bytes, tail: Vec::new() }
+    }
+}
+
+impl Contents {
+    pub(super) fn len(&self) -> u64 {
+        self.bytes.len() as u64 + self.tail.len() as u64
+    }
+
+    fn as_payload(&self) -> Payload<'_> {
+        Payload { bytes: &self.bytes, tail: &self.tail, handles: None }
+    }
+}
+
 /// A message to a worker, with its state.
 #[derive(Debug)]
 pub(super) struct OutgoingMessage {
     pub(super) sending: Sending,
-    body: Arc<Vec<u8>>,
+    body: Arc<Contents>,
 }
 
 impl OutgoingMessage {
-    pub(super) fn new(kind: u8, id: u64, body: Arc<Vec<u8>>) -> OutgoingMessage {
+    pub(super) fn new(kind: u8, id: u64, body: Arc<Contents>) -> OutgoingMessage {
         OutgoingMessage { sending: Sending::new(kind, id), body }
     }
 
     /// Returns the number that the message contains.
     pub(super) fn number(&self) -> u32 {
-        wire::credit(&self.body)
+        wire::credit(&self.body.bytes)
     }
 
     /// Adds to the number that the message contains.
     pub(super) fn add(&mut self, more: u32) {
-        self.body = Arc::new(self.number().saturating_add(more).to_le_bytes().to_vec());
+        let number = self.number().saturating_add(more).to_le_bytes();
+        self.body = Arc::new(number.to_vec().into());
     }
 }
 
@@ -747,9 +774,7 @@ impl WorkerConnection {
     ) -> Result<bool, Error> {
         while self.inner.flush_and_settle()? == StepResult::Done {
             let Some(first) = outgoing.front_mut() else { return Ok(true) };
-            if first.sending.step(&mut self.inner, first.body.as_slice().into())?
-                != StepResult::Done
-            {
+            if first.sending.step(&mut self.inner, first.body.as_payload())? != StepResult::Done {
                 return Ok(false);
             }
             if let Some(sent) = outgoing.pop_front() {

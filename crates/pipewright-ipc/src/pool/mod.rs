@@ -268,7 +268,7 @@ fn call_directly(
     mut borrowed: BorrowedConnection,
     call: QueuedCall,
 ) -> Option<Result<Reply, Error>> {
-    let bytes = call.body().len() as u64;
+    let bytes = call.body().len();
     if let Err(error) = borrowed.connection.inner.check_length(bytes) {
         mailbox.give_back(borrowed, None);
         return Some(Err(error));
@@ -389,6 +389,8 @@ fn wait_for_worker(
 #[must_use = "a request does nothing until it is passed to a pool"]
 pub struct Request {
     body: Vec<u8>,
+    /// More bytes, which follow those.
+    tail: Vec<u8>,
     idempotent: bool,
     pub(super) timeout: Option<Duration>,
     pub(super) cancel: Option<CancelToken>,
@@ -398,7 +400,12 @@ pub struct Request {
 impl Request {
     /// Creates a request with these bytes.
     pub fn new(body: impl Into<Vec<u8>>) -> Request {
-        Request { body: body.into(), idempotent: false, timeout: None, cancel: None, window: 0 }
+        Request::in_two(body.into(), Vec::new())
+    }
+
+    /// Creates a request with bytes that follow others, which are not copied to one place.
+    pub(crate) fn in_two(body: Vec<u8>, tail: Vec<u8>) -> Request {
+        Request { body, tail, idempotent: false, timeout: None, cancel: None, window: 0 }
     }
 
     /// Allows the pool to retry the request on another worker if its worker ends, up to

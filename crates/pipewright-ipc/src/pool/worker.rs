@@ -9,8 +9,8 @@ use pipewright_os::base::wait::{self, Slot};
 use pipewright_os::base::wake::Wake;
 
 use super::mailbox::{
-    BorrowedConnection, Counter, IdleConnections, OutgoingMessage, QueuedCall, ReturnedConnection,
-    WorkerConnection, WorkerSnapshot,
+    BorrowedConnection, Contents, Counter, IdleConnections, OutgoingMessage, QueuedCall,
+    ReturnedConnection, WorkerConnection, WorkerSnapshot,
 };
 use super::options::{LogLine, OnLine, Schedule, WorkerState, WorkerStatus};
 use crate::connection::{Body, RawMessage};
@@ -331,7 +331,7 @@ impl Worker {
     }
 
     /// Queues a message, to be sent as soon as there is room.
-    pub(super) fn send(&mut self, kind: u8, id: u64, body: Arc<Vec<u8>>) {
+    pub(super) fn send(&mut self, kind: u8, id: u64, body: Arc<Contents>) {
         self.outgoing.push_back(OutgoingMessage::new(kind, id, body));
         self.is_due = true;
     }
@@ -342,7 +342,7 @@ impl Worker {
             |it: &&mut OutgoingMessage| it.sending.id() == id && it.sending.kind() == kind::CREDIT;
         match self.outgoing.iter_mut().skip(1).find(is_it) {
             Some(unsent) => unsent.add(more),
-            None => self.send(kind::CREDIT, id, Arc::new(more.to_le_bytes().to_vec())),
+            None => self.send(kind::CREDIT, id, Arc::new(more.to_le_bytes().to_vec().into())),
         }
     }
 
@@ -353,9 +353,9 @@ impl Worker {
     }
 
     /// Returns an error if a message of this length exceeds the agreed maximum.
-    pub(super) fn check_length(&self, body: &[u8]) -> Result<(), Error> {
+    pub(super) fn check_length(&self, bytes: u64) -> Result<(), Error> {
         match &self.connection {
-            ConnectionState::Open(connection) => connection.inner.check_length(body.len() as u64),
+            ConnectionState::Open(connection) => connection.inner.check_length(bytes),
             _ => Ok(()),
         }
     }

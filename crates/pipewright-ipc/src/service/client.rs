@@ -76,7 +76,8 @@ impl ServiceClient {
         method: Method,
         (bytes, arguments): (Vec<u8>, &impl Serialize),
     ) -> Result<Request, Error> {
-        let mut built = Request::new(request(method, bytes, arguments)?);
+        let (bytes, tail) = request(method, bytes, arguments)?;
+        let mut built = Request::in_two(bytes, tail);
         if method.is_idempotent {
             built = built.idempotent();
         }

@@ -24,24 +24,28 @@ pub struct Method {
 /// The length of the number that ends a request.
 const LENGTH_BYTES: usize = 4;
 
-/// The room for small arguments behind the bytes.
-const ROOM_BYTES: usize = 64;
+/// The most bytes that are copied so that what follows them needs no frame of its own.
+const COPIED_BYTES: usize = 4 << 10;
 
-/// Returns the request for a call: the bytes that a method takes as they are, the number of the method with its other
-/// arguments, and the length of those. What is small comes last, so that neither side copies the bytes.
+/// Returns the two parts of the request for a call: the bytes that a method takes as they are, and the number of the
+/// method with its other arguments and the length of those. What is small comes last, so that neither side copies the
+/// bytes.
 pub(super) fn request(
     method: Method,
-    bytes: Vec<u8>,
+    mut bytes: Vec<u8>,
     arguments: &impl Serialize,
-) -> Result<Vec<u8>, Error> {
-    let (start, mut bytes) = (bytes.len(), bytes);
-    // By itself the vector would double. Large ones grow without a copy: the system moves their pages.
-    bytes.reserve_exact(ROOM_BYTES);
-    let mut request = codec::encode_into(&(method.number, arguments), bytes)?;
-    let length = u32::try_from(request.len() - start);
+) -> Result<(Vec<u8>, Vec<u8>), Error> {
+    let mut tail = codec::encode(&(method.number, arguments))?;
+    let length = u32::try_from(tail.len());
     let length = length.map_err(|_| Error::codec(postcard::Error::SerializeBufferFull))?;
-    request.extend_from_slice(&length.to_le_bytes());
-    Ok(request)
+    tail.extend_from_slice(&length.to_le_bytes());
+    if bytes.is_empty() {
+        return Ok((tail, bytes));
+    }
+    if bytes.len() <= COPIED_BYTES || bytes.capacity() - bytes.len() >= tail.len() {
+        bytes.append(&mut tail);
+    }
+    Ok((bytes, tail))
 }
 
 /// Returns a value from all of the bytes.
@@ -347,14 +351,21 @@ mod tests {
 
     const METHOD: Method = Method { number: 300, is_idempotent: false };
 
+    /// Returns a request as a worker receives it.
+    fn received(method: Method, bytes: Vec<u8>, arguments: &impl Serialize) -> Vec<u8> {
+        let (mut bytes, tail) = request(method, bytes, arguments).unwrap();
+        bytes.extend(tail);
+        bytes
+    }
+
     #[test]
     fn bytes_are_the_same_allocation_on_both_sides() {
         // With room for what follows, so that nothing has to be moved at all.
         let mut bytes = Vec::with_capacity(10_000);
         bytes.extend([7; 9_000]);
         let place = bytes.as_ptr();
-        let request = request(METHOD, bytes, &(1_u8, "text")).unwrap();
-        assert_eq!(request.as_ptr(), place);
+        let (request, tail) = request(METHOD, bytes, &(1_u8, "text")).unwrap();
+        assert!(request.as_ptr() == place && tail.is_empty());
         let received = Received::new(request).unwrap();
         assert_eq!(received.number, 300);
         assert_eq!(received.arguments::<(u8, String)>().unwrap(), (1, "text".to_owned()));
@@ -367,11 +378,16 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_without_room_grows_once_and_by_what_follows() {
+    fn a_vector_without_room_does_not_grow_and_what_follows_is_sent_behind_it() {
         let full = || vec![7; 9_000].into_boxed_slice().into_vec();
-        let request = request(METHOD, full(), &(1_u8, "text")).unwrap();
-        assert_eq!(request.capacity(), 9_000 + ROOM_BYTES);
-        assert!(Received::new(request).unwrap().into_bytes() == full());
+        let bytes = full();
+        let place = bytes.as_ptr();
+        let (request, tail) = request(METHOD, bytes, &(1_u8, "text")).unwrap();
+        assert!(request.as_ptr() == place && request.len() == 9_000 && !tail.is_empty());
+        assert!(
+            Received::new(received(METHOD, full(), &(1_u8, "text"))).unwrap().into_bytes()
+                == full()
+        );
         let answer = answer_result::<()>(Ok(full())).unwrap();
         assert_eq!(answer.capacity(), 9_001);
         assert!(matches!(result::<Vec<u8>, ()>(answer), Ok(Ok(bytes)) if bytes == full()));
@@ -384,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_request_that_is_none_of_a_service_is_an_error() {
-        let good = request(METHOD, vec![1, 2], &(5_u8,)).unwrap();
+        let good = received(METHOD, vec![1, 2], &(5_u8,));
         let read =
             |request: &[u8]| Received::new(request.to_vec()).and_then(|it| it.arguments::<(u8,)>());
         assert_eq!(read(&good).unwrap(), (5,));

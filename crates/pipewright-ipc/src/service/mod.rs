@@ -70,11 +70,11 @@
 //! # Bytes
 //! One argument of a method, the last one of a type that is written `Vec<u8>` or `Bytes`, goes to the worker as it is:
 //! it is not serialized. So does a return value `Vec<u8>`, `Bytes`, `Result<Vec<u8>, E>` or `Result<Bytes, E>` of a
-//! method without streams. What else a message has comes behind the bytes, in the same vector: it is not copied either
-//! if it has room for that (64 bytes for most arguments, one for a `Result`, none for other values), and otherwise the
-//! allocator extends it or, mostly a small one, copies it once. (A type of yours that is called `Bytes` has to convert
-//! from and into a `Vec<u8>`.) Anywhere else, in a structure or as an item, a `Vec<u8>` is serialized byte by byte,
-//! which is several times slower: write [`Bytes`] there.
+//! method without streams. The other arguments of a call follow the bytes, which are not copied before they are sent. A
+//! `Result` takes one byte behind those of its value: a vector without room for it is extended by the allocator, which
+//! may copy it. (A type of yours that is called `Bytes` has to convert from and into a `Vec<u8>`.) Anywhere else, in a
+//! structure or as an item, a `Vec<u8>` is serialized byte by byte, which is several times slower: write [`Bytes`]
+//! there.
 //!
 //! # Cancellation
 //! A call is cancelled if its future, its `PendingReply`, its `Receiver` or its unfinished `Sender` is dropped, and by

@@ -58,7 +58,7 @@ fn methods_return_their_values_and_their_own_errors() {
 #[watched_test]
 fn bytes_come_back_as_they_are_however_many() {
     let client = client(one_worker());
-    for size in [0, 1, 1000, 65_536, 3_000_000] {
+    for size in [0, 1, 4096, 4097, 65_536, 65_537, 3_000_000] {
         let bytes: Vec<u8> = (0..size).map(|it: u32| it as u8).collect();
         assert!(client.echo(bytes.clone()).unwrap() == bytes, "{size}");
         let cut = client.cut(b"<".to_vec(), Bytes(bytes.clone()), size / 2).unwrap().unwrap();

@@ -495,7 +495,7 @@ fn check_suits(worker: &Worker, call: &QueuedCall) -> Result<(), Error> {
     if call.items.is_some() && !worker.takes_items {
         return Err(Error::new(ErrorKind::Unsupported { capability: "streams.v1" }));
     }
-    worker.check_length(&call.body())
+    worker.check_length(call.body().len())
 }
 
 /// Returns the worker that has the call, and the call's index there.
@@ -525,7 +525,7 @@ impl PoolDriver {
         if !std::mem::replace(&mut active.has_question, false) || active.is_cancelled {
             return;
         }
-        let answer = answer.and_then(|bytes| match worker.check_length(&bytes) {
+        let answer = answer.and_then(|bytes| match worker.check_length(bytes.len() as u64) {
             Ok(()) => Ok(bytes),
             Err(error) => Err(error.to_string()),
         });
@@ -533,7 +533,7 @@ impl PoolDriver {
             Ok(bytes) => (kind::ANSWER, bytes),
             Err(reason) => (kind::DECLINED, reason.into_bytes()),
         };
-        worker.send(kind, id, Arc::new(bytes));
+        worker.send(kind, id, Arc::new(bytes.into()));
     }
 
     /// Allows a worker to send this many more items.
@@ -550,8 +550,8 @@ impl PoolDriver {
         if active.is_cancelled {
             return;
         }
-        match worker.check_length(&bytes) {
-            Ok(()) => worker.send(kind::ITEM, id, Arc::new(bytes)),
+        match worker.check_length(bytes.len() as u64) {
+            Ok(()) => worker.send(kind::ITEM, id, Arc::new(bytes.into())),
             // Without that item the others mean something else.
             Err(error) => self.cancel_call(id, &mut || error.share()),
         }
