@@ -89,6 +89,17 @@ impl OpenFolder {
         self.0.create_new(name.as_ref(), is_private)
     }
 
+    /// Creates a file with the rights of another one, as far as the process's mask allows them, and opens it to append.
+    ///
+    /// # Platform
+    /// Windows: the rights are those that the folder gives.
+    ///
+    /// # Errors
+    /// Something has the name, or the file cannot be created.
+    pub fn create_with_rights(&self, name: impl AsRef<OsStr>, rights: u32) -> io::Result<File> {
+        self.0.create_with_rights(name.as_ref(), rights)
+    }
+
     /// Creates a file that all users may read from its first moment on, and only its owner write, whatever the mask
     /// says.
     ///
@@ -189,8 +200,13 @@ mod imp {
         }
 
         pub(super) fn create_new(&self, name: &OsStr, is_private: bool) -> io::Result<File> {
+            self.create_with_rights(name, if is_private { 0o600 } else { 0o666 })
+        }
+
+        pub(super) fn create_with_rights(&self, name: &OsStr, rights: u32) -> io::Result<File> {
             let flags = CAREFUL | OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::APPEND;
-            let mode = Mode::from_raw_mode(if is_private { 0o600 } else { 0o666 });
+            // A mode of macOS has 16 bits.
+            let mode = Mode::from_bits_truncate((rights & 0o777) as _);
             Ok(openat(&self.0, name, flags, mode)?.into())
         }
 
@@ -261,6 +277,10 @@ mod imp {
 
         pub(super) fn create_new(&self, name: &OsStr, _: bool) -> io::Result<File> {
             OpenOptions::new().append(true).create_new(true).open(self.0.join(name))
+        }
+
+        pub(super) fn create_with_rights(&self, name: &OsStr, _: u32) -> io::Result<File> {
+            self.create_new(name, false)
         }
 
         pub(super) fn create_readable(&self, name: &str) -> io::Result<File> {

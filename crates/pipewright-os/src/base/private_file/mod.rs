@@ -212,6 +212,7 @@ pub struct Facts {
     /// The user and the group, where files have them.
     owner: Option<(u32, u32)>,
     others_may_write: bool,
+    rights: u32,
     /// The file itself, where the system tells that.
     id: Option<(u64, u64)>,
 }
@@ -273,6 +274,7 @@ impl Facts {
             links: imp::links(found),
             owner: imp::owner(found),
             others_may_write: imp::others_may_write(found),
+            rights: imp::rights(found),
             id: imp::id(found),
         }
     }
@@ -299,6 +301,16 @@ impl Facts {
     #[must_use]
     pub fn names(&self) -> u64 {
         self.links
+    }
+
+    /// Returns what its owner, its group and all users may do, for
+    /// [`create_with_rights`](OpenFolder::create_with_rights) of another machine too.
+    ///
+    /// # Platform
+    /// Unix: the lower nine bits of its mode. Windows: 0666.
+    #[must_use]
+    pub fn rights(&self) -> u32 {
+        self.rights
     }
 
     /// Returns true if files that this process makes are not those of its owner. (Root gives them to him.)
@@ -575,6 +587,10 @@ mod imp {
         found.mode() & 0o022 != 0
     }
 
+    pub(super) fn rights(found: &Metadata) -> u32 {
+        found.mode() & 0o777
+    }
+
     pub(super) fn temporary_folder(name: &str) -> PathBuf {
         PathBuf::from(format!("/tmp/{name}-{}", geteuid().as_raw()))
     }
@@ -664,6 +680,10 @@ mod imp {
 
     pub(super) fn others_may_write(_: &Metadata) -> bool {
         false
+    }
+
+    pub(super) fn rights(_: &Metadata) -> u32 {
+        0o666
     }
 
     pub(super) fn temporary_folder(name: &str) -> PathBuf {
