@@ -26,8 +26,9 @@ pub use batch::AsyncRun;
 pub use batch::{Batch, CheckError, ProgressKind, Run, Summary};
 pub use driver::{BatchError, Control};
 pub use executor::{
-    Attempt, Containing, Executor, ExecutorEvent, JobAttributes, JobUser, Local, LocalSettings,
-    MachineMemory, Machines, NODES_END_WITHIN, NodeFiles, NodeOutput, OutputSink,
+    Attempt, Containing, Executor, ExecutorEvent, JobAttributes, JobFiles, JobUser, Local,
+    LocalSettings, MachineMemory, Machines, NODES_END_WITHIN, NodeFiles, NodeOutput, OutputSink,
+    SentFile,
 };
 pub use job::{
     Identities, Job, JobId, JobStdin, NotUnicode, ParseJobIdError, Record, Resources, Template,

@@ -68,6 +68,10 @@ pub struct AttemptEnd {
     /// True if it was lost with its node: it runs no more there, so another attempt may follow. It does not travel.
     #[serde(skip)]
     pub is_lost_with_node: bool,
+    /// The reason why a file that the job was to leave did not arrive here. A job that succeeded has failed by that. It
+    /// does not travel.
+    #[serde(skip)]
+    pub not_fetched: Option<String>,
 }
 
 impl AttemptEnd {
@@ -99,6 +103,7 @@ impl AttemptEnd {
             leftovers_killed: 0,
             node: None,
             is_lost_with_node: false,
+            not_fetched: None,
         }
     }
 }

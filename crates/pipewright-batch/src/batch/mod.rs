@@ -25,7 +25,7 @@ use pipewright::Signal;
 
 use crate::driver::{BatchError, Config, Driver, LogSettings, StartRules};
 use crate::executor::{Containing, Executor, JobAttributes, Local, LocalSettings, Machines};
-use crate::job::Job;
+use crate::job::{Job, Template};
 use crate::jobserver::JobserverMode;
 use crate::output::{OutputOptions, TagStyle, TagStyles};
 use crate::scheduler::{self, Limits, ResourceKind, RetryPolicy};
@@ -107,6 +107,8 @@ impl Batch {
                 is_alone: false,
                 current_dir: None,
                 env: Arc::default(),
+                send: Vec::new(),
+                fetch: Vec::new(),
             },
             env: Vec::new(),
             watch: WatchSettings::default(),
@@ -289,6 +291,24 @@ impl Batch {
         self
     }
 
+    /// Adds a file that is sent to the node of each job before it starts: `--transferfile` of GNU parallel. One without
+    /// placeholders is sent to each node once. The template is of [`Template::parse_text`].
+    ///
+    /// A relative path is one of this process here, and of the job's directory there. A job whose file is missing does
+    /// not start. Needs [`nodes`](Self::nodes).
+    pub fn send_file(mut self, file: Template) -> Batch {
+        self.config.send.push(file.into());
+        self
+    }
+
+    /// Adds a file that is fetched from the node of each job when it has ended: `--return` of GNU parallel. It arrives
+    /// whole or not at all, and before the job counts as done. A job that succeeded and has not left it has failed, and
+    /// runs again in a resumed batch. Needs [`nodes`](Self::nodes).
+    pub fn fetch_file(mut self, file: Template) -> Batch {
+        self.config.fetch.push(file.into());
+        self
+    }
+
     /// Runs the jobs on other machines: the `Nodes` of the crate pipewright-cluster. [`jobs`](Self::jobs) has no effect
     /// then (`Nodes::slots_per_node` has), and no job has a part in a jobserver.
     ///
@@ -355,7 +375,13 @@ impl Batch {
 
     /// Returns the executor.
     fn executor(&self) -> Result<Box<dyn Executor>, BatchError> {
+        let has_files = !self.config.send.is_empty() || !self.config.fetch.is_empty();
         match &self.nodes {
+            None if has_files => {
+                let reason = "files are sent to nodes and fetched from them, and it has none";
+                let error = io::Error::new(io::ErrorKind::InvalidInput, reason);
+                Err(BatchError::Start(error))
+            }
             None => Ok(Box::new(Local::new(self.local.clone()))),
             Some(nodes) => nodes.connect(&self.local).map_err(BatchError::Executor),
         }

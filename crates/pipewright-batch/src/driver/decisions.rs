@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use super::inbox::Input;
 use super::{Driver, Event, Executor, LiveJob, Timer};
-use crate::executor::Attempt;
-use crate::job::{Job, JobId, Resources, shell_quoted};
+use crate::executor::{Attempt, JobFiles, SentFile};
+use crate::job::{Job, JobId, Resources, Template, shell_quoted};
 use crate::journal::{BATCH_VARIABLE, Journal, RUN_VARIABLE};
 use crate::output::JobInfo;
 use crate::scheduler::{
@@ -103,6 +103,13 @@ impl<E: Executor> Driver<E> {
             },
             folder: None,
         };
+        let named = |file: &Template| job.word_of(file, number.0, slot, &command);
+        let send = self.config.send.iter();
+        let files = JobFiles {
+            send: send.map(|file| SentFile::new(named(file), file.is_literal())).collect(),
+            fetch: self.config.fetch.iter().map(|file| named(file).into()).collect(),
+            is_durable: self.log.journal.is_some(),
+        };
         let attempt = Attempt {
             key,
             id,
@@ -124,6 +131,7 @@ impl<E: Executor> Driver<E> {
                 .get_resources()
                 .mem_bytes
                 .and_then(|_| self.scheduler.memory_bytes(number)),
+            files,
             output: self.output.as_mut().map(|output| output.begin(key, info)),
         };
         if let Some(live) = self.live.get_mut(number) {
@@ -360,9 +368,11 @@ impl<E: Executor> Driver<E> {
         let stored =
             self.output.as_mut().filter(|_| result.is_ok()).map(|it| it.finish(&end, true));
         let lost = stored.as_ref().and_then(|summary| summary.error.as_ref());
+        let lost = lost.map(|error| format!("its output was not stored: {error}"));
+        let lost = lost.or_else(|| end.not_fetched.take().filter(|_| result.is_ok()));
         let is_lost = lost.is_some();
         let is_unanswered = result == Err(Failure::Lost) && !end.is_lost_with_node;
-        self.report(match lost {
+        self.report(match &lost {
             Some(_) => scheduler::Event::Unstored { job, attempt },
             None if is_unanswered => scheduler::Event::Unanswered { job, attempt },
             None => match result {
@@ -371,7 +381,7 @@ impl<E: Executor> Driver<E> {
             },
         });
         if let Some((error, live)) = lost.zip(self.live.get_mut(job)) {
-            live.failure = Some(format!("its output was not stored: {error}"));
+            live.failure = Some(error);
         }
         let is_retried = |decision: &Decision| match decision {
             Decision::Retry { job: retried, .. } | Decision::Requeue { job: retried, .. } => {

@@ -32,7 +32,7 @@ use pipewright::Source;
 use pipewright_os::base::error::{OneLine, Quoted};
 
 use crate::executor::{Executor, ExecutorEvent};
-use crate::job::{Identities, Job, JobId};
+use crate::job::{Identities, Job, JobId, Template};
 use crate::jobserver::{JobserverMode, Part};
 use crate::journal::{self, Journal, LogError, LostOutput, Report};
 use crate::output::{Output, OutputError, OutputMode, OutputOptions, Unprinted};
@@ -468,6 +468,9 @@ pub(crate) struct Config {
     pub(crate) current_dir: Option<PathBuf>,
     /// Variables that every job has.
     pub(crate) env: Arc<[(OsString, OsString)]>,
+    /// The files that each job gets, and leaves.
+    pub(crate) send: Vec<Arc<Template>>,
+    pub(crate) fetch: Vec<Arc<Template>>,
 }
 
 // Jobs that are not settled.

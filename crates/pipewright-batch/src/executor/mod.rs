@@ -220,6 +220,8 @@ pub struct Attempt {
     pub once: bool,
     /// The memory that all processes of the job together may use, if the job states it.
     pub memory_max_bytes: Option<u64>,
+    /// The files that it gets and leaves. An executor of this machine ignores them.
+    pub files: JobFiles,
     /// The receiver of its output. `None`: it has the stdout and stderr of the executor.
     pub output: Option<Box<dyn OutputSink>>,
 }
@@ -242,8 +244,40 @@ impl Attempt {
             timeout: None,
             once: false,
             memory_max_bytes: None,
+            files: JobFiles::default(),
             output: None,
         }
+    }
+}
+
+/// The files that an attempt on another machine gets before it begins, and leaves when it has ended. Relative paths are
+/// those of this process here, and of the attempt's working directory there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobFiles {
+    /// The files that it gets.
+    pub send: Vec<SentFile>,
+    /// The files that are fetched, whole or not at all, before its end is reported.
+    pub fetch: Vec<PathBuf>,
+    /// Fetched files have to be on disk before the end is reported.
+    pub is_durable: bool,
+}
+
+/// A file that an attempt gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SentFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Every job gets the same file, so each node needs it once.
+    pub is_shared: bool,
+}
+
+impl SentFile {
+    /// Names a file.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>, is_shared: bool) -> SentFile {
+        SentFile { path: path.into(), is_shared }
     }
 }
 
@@ -338,7 +372,7 @@ mod tests {
 
     use super::*;
     use crate::batch::Batch;
-    use crate::job::Job;
+    use crate::job::{Job, Template};
 
     /// One node, which is this machine.
     #[derive(Debug)]
@@ -383,6 +417,15 @@ mod tests {
 
         fn memory(&mut self) -> Option<MachineMemory> {
             None
+        }
+    }
+
+    #[test]
+    fn a_batch_without_machines_refuses_files_of_jobs() {
+        let file = || Template::parse_text("{}").unwrap();
+        for batch in [Batch::new().send_file(file()), Batch::new().fetch_file(file())] {
+            let error = batch.run([Job::new("true")]).unwrap_err().to_string();
+            assert!(error.contains("files are sent to nodes"), "{error}");
         }
     }
 

@@ -180,13 +180,17 @@ impl Job {
 
     /// Returns a text with the values of the record; of a job without one, its command is the value.
     pub(crate) fn text_of(&self, text: &Template, job: u64, slot: u32, command: &str) -> String {
+        self.word_of(text, job, slot, command).to_string_lossy().into_owned()
+    }
+
+    /// Returns the same as a word, whose bytes are kept.
+    pub(crate) fn word_of(&self, text: &Template, job: u64, slot: u32, command: &str) -> OsString {
         let words = match &self.command {
             JobCommand::Template { number, record, .. } => text.words(*number, slot, record),
             _ => text.words(job, slot, &Record::new(command)),
         };
         // Never: each value was a word of the job.
-        let words = words.unwrap_or_default();
-        words.iter().map(|word| word.to_string_lossy()).collect()
+        words.unwrap_or_default().into_iter().collect()
     }
 
     /// Returns the line for the shell, as it was typed.

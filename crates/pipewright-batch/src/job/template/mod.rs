@@ -92,7 +92,19 @@ impl Template {
     /// # Errors
     /// A placeholder is wrong.
     pub fn parse_text(text: impl Into<OsString>) -> Result<Template, TemplateError> {
-        let word = match parse_word(text.into(), &Record::default(), None)? {
+        Template::parse_text_replacing(text, "{}")
+    }
+
+    /// Parses one text in which `replaced` stands for the value, as in [`parse_replacing`](Self::parse_replacing).
+    ///
+    /// # Errors
+    /// A placeholder is wrong.
+    pub fn parse_text_replacing(
+        text: impl Into<OsString>,
+        replaced: &str,
+    ) -> Result<Template, TemplateError> {
+        let replaced = Some(replaced.as_bytes()).filter(|it| !it.is_empty() && **it != *b"{}");
+        let word = match parse_word(text.into(), &Record::default(), replaced)? {
             Word::Values(path_part) => Word::Parts(vec![Part::Value(Values::All, path_part)]),
             word => word,
         };
@@ -133,6 +145,11 @@ impl Template {
         }
         let min_columns = words.iter().map(Word::min_columns).max().unwrap_or(0);
         Ok(Template { words, min_columns })
+    }
+
+    /// Returns true if the words are the same for each job.
+    pub(crate) fn is_literal(&self) -> bool {
+        self.words.iter().all(|word| matches!(word, Word::Literal(_)))
     }
 
     /// Repeats a word for each value of the record, if the value is a part of it: `pic{}.jpg` becomes `pic1.jpg
