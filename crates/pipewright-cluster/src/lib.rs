@@ -40,6 +40,7 @@
 //! | `slurm/` | allocations of Slurm |
 //! | `worker.rs` | the program on a node |
 //! | `wire/` | the messages between both |
+//! | `files/` | files that jobs get and leave |
 //! | `outbox.rs` | the bytes that a connection is to send |
 //! | `lease.rs` | the time after which a worker that hears nothing kills its jobs |
 //! | `program.rs` | the program that nodes get a copy of |
@@ -48,6 +49,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod files;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;

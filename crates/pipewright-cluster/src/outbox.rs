@@ -13,7 +13,7 @@ use crate::error::RemoteError;
 use crate::lease::Lease;
 use crate::wire::{self, FromWorker, Stream, ToWorker};
 
-/// Bytes of output that a worker may send before the host has taken any.
+/// Bytes of output that a worker may send before the host has taken any; and of files, that each side may send.
 const WINDOW_BYTES: u64 = 4 << 20;
 
 /// Bytes of output in one message.
@@ -21,6 +21,25 @@ const PIECE_BYTES: usize = 128 << 10;
 
 /// Room that a buffer keeps.
 const KEPT_BYTES: usize = 1 << 20;
+
+/// The bytes for which there is credit, each of its own: none holds up another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Output,
+    /// Files for a node.
+    Sent,
+    /// Files of a node.
+    Fetched,
+}
+
+/// The credit of a lane.
+#[derive(Debug, Clone, Copy)]
+struct Credit {
+    /// Bytes that may still be sent, on the side that sends; on the other one, that may still arrive.
+    left: u64,
+    /// Credit that the other side has not been told of: a sum, so that one that does not read holds up no memory.
+    owed: u64,
+}
 
 /// The outbox of a connection.
 #[derive(Debug)]
@@ -33,11 +52,8 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 struct State {
     bytes: Vec<u8>,
-    /// Bytes of output that may still be sent, by the worker; on the side of the host, that may still arrive.
-    credit: u64,
-    /// Credit that the worker has not been told of, and the number of the last beat that arrived. Both are sums, so
-    /// that a worker that does not read holds up no memory.
-    owed: u64,
+    credit: [Credit; 3],
+    /// The number of the last beat that arrived.
     seen: Option<u64>,
     /// The thread that writes waits for bytes.
     is_waiting: bool,
@@ -48,8 +64,7 @@ impl Outbox {
     pub(crate) fn new() -> Arc<Outbox> {
         let state = State {
             bytes: Vec::new(),
-            credit: WINDOW_BYTES,
-            owed: 0,
+            credit: [Credit { left: WINDOW_BYTES, owed: 0 }; 3],
             seen: None,
             is_waiting: false,
             is_closed: false,
@@ -74,16 +89,11 @@ impl Outbox {
     /// Sends output, and waits while the host has not taken what was sent before.
     pub(crate) fn send_output(&self, key: AttemptKey, stream: Stream, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let mut state = self.state();
-            while state.credit == 0 && !state.is_closed {
-                state = self.credited.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            if state.is_closed {
-                return;
-            }
-            let credit = usize::try_from(state.credit).unwrap_or(usize::MAX);
+            let Some(mut state) = self.wait_for_credit(Lane::Output, 1) else { return };
+            let left = &mut state.credit[Lane::Output as usize].left;
+            let credit = usize::try_from(*left).unwrap_or(usize::MAX);
             let (piece, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES).min(credit));
-            state.credit -= piece.len() as u64;
+            *left -= piece.len() as u64;
             bytes = rest;
             // A piece is never too long.
             let _ = wire::append(&mut state.bytes, &FromWorker::Output(key, stream, piece));
@@ -91,32 +101,55 @@ impl Outbox {
         }
     }
 
-    /// Allows this many more bytes of output.
-    pub(crate) fn add_credit(&self, bytes: u64) {
+    /// Sends a message with a part of a file, and waits while the other side has not stored what was sent before.
+    /// Returns false once the connection is closed.
+    pub(crate) fn send_part(&self, lane: Lane, cost: u64, message: &impl Serialize) -> bool {
+        let Some(mut state) = self.wait_for_credit(lane, cost) else { return false };
+        state.credit[lane as usize].left -= cost;
+        // A part is never too long.
+        let _ = wire::append(&mut state.bytes, message);
+        self.wake(state);
+        true
+    }
+
+    /// Waits until that many bytes may be sent. Returns `None` once the connection is closed.
+    fn wait_for_credit(&self, lane: Lane, bytes: u64) -> Option<MutexGuard<'_, State>> {
         let mut state = self.state();
-        // A host cannot allow more than there may be.
-        state.credit = state.credit.saturating_add(bytes).min(WINDOW_BYTES);
+        while state.credit[lane as usize].left < bytes && !state.is_closed {
+            state = self.credited.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        (!state.is_closed).then_some(state)
+    }
+
+    /// Allows this many more bytes.
+    pub(crate) fn add_credit(&self, lane: Lane, bytes: u64) {
+        let mut state = self.state();
+        let left = &mut state.credit[lane as usize].left;
+        // The other side cannot allow more than there may be.
+        *left = left.saturating_add(bytes).min(WINDOW_BYTES);
         drop(state);
         self.credited.notify_all();
     }
 
-    /// Takes credit for output that has arrived. Returns false if it was more than was allowed.
-    pub(crate) fn arrived(&self, bytes: u64) -> bool {
+    /// Takes credit for bytes that have arrived. Returns false if they were more than was allowed.
+    pub(crate) fn arrived(&self, lane: Lane, bytes: u64) -> bool {
         let mut state = self.state();
-        match state.credit.checked_sub(bytes) {
+        let left = &mut state.credit[lane as usize].left;
+        match left.checked_sub(bytes) {
             Some(rest) => {
-                state.credit = rest;
+                *left = rest;
                 true
             }
             None => false,
         }
     }
 
-    /// Sends the worker credit for output that was taken.
-    pub(crate) fn allow(&self, bytes: u64) {
+    /// Sends credit for bytes that were taken.
+    pub(crate) fn allow(&self, lane: Lane, bytes: u64) {
         let mut state = self.state();
-        state.credit = state.credit.saturating_add(bytes);
-        state.owed = state.owed.saturating_add(bytes);
+        let credit = &mut state.credit[lane as usize];
+        credit.left = credit.left.saturating_add(bytes);
+        credit.owed = credit.owed.saturating_add(bytes);
         self.wake(state);
     }
 
@@ -175,9 +208,14 @@ impl Outbox {
             if let Some(number) = state.seen.take() {
                 let _ = wire::append(&mut state.bytes, &ToWorker::Seen(number));
             }
-            let owed = std::mem::take(&mut state.owed);
-            if owed > 0 {
-                let _ = wire::append(&mut state.bytes, &ToWorker::Credit(owed));
+            for lane in [Lane::Output, Lane::Sent, Lane::Fetched] {
+                let owed = std::mem::take(&mut state.credit[lane as usize].owed);
+                let _ = match lane {
+                    _ if owed == 0 => Ok(()),
+                    Lane::Output => wire::append(&mut state.bytes, &ToWorker::Credit(owed)),
+                    Lane::Sent => wire::append(&mut state.bytes, &FromWorker::FileCredit(owed)),
+                    Lane::Fetched => wire::append(&mut state.bytes, &ToWorker::FileCredit(owed)),
+                };
             }
             if !state.bytes.is_empty() || state.is_closed {
                 std::mem::swap(bytes, &mut state.bytes);
@@ -194,6 +232,12 @@ impl Outbox {
             };
             state.is_waiting = false;
         }
+    }
+
+    /// Waits for bytes, and takes them.
+    #[cfg(test)]
+    pub(crate) fn take_for_test(&self, bytes: &mut Vec<u8>) {
+        self.take(bytes, None);
     }
 
     fn wake(&self, mut state: MutexGuard<'_, State>) {
@@ -268,7 +312,7 @@ mod tests {
         }
         assert_eq!(taken, WINDOW_BYTES as usize);
         assert!(!sender.is_finished());
-        outbox.add_credit(WINDOW_BYTES);
+        outbox.add_credit(Lane::Output, WINDOW_BYTES);
         while taken < all {
             bytes.clear();
             outbox.take(&mut bytes, None);
@@ -282,8 +326,8 @@ mod tests {
         let outbox = Outbox::new();
         for number in 1..=100_000 {
             outbox.name_beat(number);
-            assert!(outbox.arrived(1));
-            outbox.allow(1);
+            assert!(outbox.arrived(Lane::Output, 1));
+            outbox.allow(Lane::Output, 1);
         }
         assert_eq!(outbox.waiting_bytes(), 0);
         let mut bytes = Vec::new();
@@ -292,7 +336,8 @@ mod tests {
         wire::append(&mut wanted, &ToWorker::Seen(100_000)).unwrap();
         wire::append(&mut wanted, &ToWorker::Credit(100_000)).unwrap();
         assert_eq!(bytes, wanted);
-        assert!(outbox.arrived(WINDOW_BYTES) && !outbox.arrived(1));
+        assert!(outbox.arrived(Lane::Output, WINDOW_BYTES) && !outbox.arrived(Lane::Output, 1));
+        assert!(outbox.arrived(Lane::Fetched, WINDOW_BYTES), "files have a credit of their own");
     }
 
     #[test]

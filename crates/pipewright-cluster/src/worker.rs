@@ -1,7 +1,7 @@
 //! The worker: runs the attempts that a host sends it, on this node.
 //!
-//! Four threads: one runs the jobs, one reads orders, one writes what is to be reported, and one watches the lease. The
-//! first may wait for a slow host; the other three never do.
+//! Five threads: one runs the jobs, one stores and sends files, one reads orders, one writes what is to be reported,
+//! and one watches the lease. The first two may wait for a slow host; the other three never do.
 
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
@@ -19,8 +19,9 @@ use pipewright_batch::{
 };
 
 use crate::error::RemoteError;
+use crate::files::{FileOrder, NodeFiles};
 use crate::lease::{BEAT, LEASE, Lease};
-use crate::outbox::Outbox;
+use crate::outbox::{Lane, Outbox};
 use crate::program::Program;
 use crate::sealed::Secret;
 use crate::wire::hello::greet_host;
@@ -201,8 +202,10 @@ impl Worker {
         accepted(Drain(Arc::clone(&outbox)));
         let (orders, told) = (Arc::clone(&inbox), Arc::clone(&lease));
         let credited = Arc::clone(&outbox);
+        let files = NodeFiles::start(Arc::clone(&outbox))?;
         spawn("reader", move || {
-            if let Err(error) = read_orders(frames, reader, &orders, &told, &extend, &credited) {
+            let read = read_orders(frames, reader, &orders, &files, &told, &extend, &credited);
+            if let Err(error) = read {
                 lost(&error);
             }
         })?;
@@ -247,6 +250,7 @@ fn read_orders(
     mut frames: Frames,
     mut reader: impl Read,
     inbox: &Inbox,
+    files: &NodeFiles,
     lease: &Lease,
     extend: &dyn Fn(Duration),
     outbox: &Outbox,
@@ -260,12 +264,17 @@ fn read_orders(
                 lease.seen(beat);
                 extend(lease.left());
             }
-            ToWorker::Credit(bytes) => outbox.add_credit(bytes),
+            ToWorker::Credit(bytes) => outbox.add_credit(Lane::Output, bytes),
+            ToWorker::FileCredit(bytes) => outbox.add_credit(Lane::Fetched, bytes),
+            ToWorker::Path(path) => files.push(FileOrder::Path(path)),
+            ToWorker::File(part) => files.push(FileOrder::Part(part)),
+            ToWorker::StoreAll => files.push(FileOrder::StoreAll),
+            ToWorker::Fetch(paths) => files.push(FileOrder::Fetch(paths)),
             ToWorker::End => {
                 // A host that does not wait needs no answer.
                 lease.release();
                 extend(END_TIME);
-                outbox.add_credit(u64::MAX);
+                outbox.add_credit(Lane::Output, u64::MAX);
                 inbox.push(Order::End);
                 return Ok(());
             }
@@ -382,7 +391,8 @@ fn refused(key: AttemptKey, reason: String) -> Ended {
 pub(super) fn orders_of(bytes: &[u8], outbox: &Arc<Outbox>) -> usize {
     let (inbox, lease) = (Inbox::new(Box::new(|| {})), Lease::new(BEAT, LEASE));
     // Any error is right: the connection ends with it.
-    let _ = read_orders(Frames::default(), bytes, &inbox, &lease, &|_| {}, outbox);
+    let files = NodeFiles::ignored();
+    let _ = read_orders(Frames::default(), bytes, &inbox, &files, &lease, &|_| {}, outbox);
     let sink = |key| Sink { outbox: Arc::clone(outbox), key, is_live: false };
     let starts = |order| match order {
         Order::Start(attempt) => {

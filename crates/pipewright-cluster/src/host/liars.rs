@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use pipewright_batch::{
     Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor as _, ExecutorEvent, Job, JobId,
-    LocalSettings, NodeOutput,
+    LocalSettings, NodeOutput, SentFile,
 };
 
 use super::Remote;
 use super::link::{self, Closer, Served};
 use super::reports::{Origin, Report, Reports};
-use crate::wire::{self, About, Ended, FromWorker};
+use crate::wire::{self, About, Ended, FilePart, FromWorker};
 
 /// A worker that sends its node, the same messages again and again, and a beat twice a second until the connection is
 /// closed.
@@ -154,7 +154,7 @@ fn a_node_that_ends_jobs_that_do_not_run_there_is_given_up() {
 }
 
 /// Reads what a node has sent, up to its end.
-fn serve(reports: &Reports, bytes: &[u8], notes: &AtomicU32) -> Served {
+fn serve(reports: &Arc<Reports>, bytes: &[u8], notes: &AtomicU32) -> Served {
     let close: Closer = Arc::new(|| {});
     let settings = LocalSettings::default();
     link::serve(reports, bytes, io::sink(), &settings, &close, Origin::Command, notes)
@@ -310,4 +310,48 @@ fn a_node_that_beats_and_never_tells_its_name_is_given_up() {
         link::serve(&reports, liar, unread, &settings, &close, Origin::Command, &AtomicU32::new(0));
     assert!(!served.has_joined && served.error.is_some());
     assert!(start.elapsed() >= link::JOIN_TIMEOUT);
+}
+
+#[test]
+fn a_node_that_sends_files_by_itself_is_given_up() {
+    for (message, words) in [
+        (FromWorker::File(FilePart::Begin(0o644)), "a file that was not asked for"),
+        (FromWorker::File(FilePart::End(None)), "a file that was not asked for"),
+        (FromWorker::Stored(None), "files that were not sent"),
+    ] {
+        let (reports, mut bytes) = (Reports::new(), Vec::new());
+        let about = About { node: "liar".to_owned(), slots: 1 };
+        wire::append(&mut bytes, &FromWorker::About(about)).unwrap();
+        wire::append(&mut bytes, &message).unwrap();
+        let error = serve(&reports, &bytes, &AtomicU32::new(0)).error.unwrap().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn an_attempt_whose_files_do_not_come_is_lost_though_its_node_beats() {
+    let key = AttemptKey { job: 1, attempt: 1 };
+    let success = AttemptEnd::without_run(key, AttemptOutcome::Exited(0));
+    let (mut remote, is_closed) =
+        host(&[FromWorker::Ended(Box::new(Ended::new(success, None)))], 2);
+    let mut attempt = attempt(None);
+    attempt.files.fetch = vec!["never".into()];
+    remote.start(attempt);
+    let (end, _) = end(&mut remote, |_| {});
+    is_lost(&end, "the files of job 1, attempt 1 do not move");
+    assert!(is_closed.load(Ordering::SeqCst));
+}
+
+#[test]
+fn an_attempt_whose_files_are_not_taken_waits_for_another_node_though_its_node_beats() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let (mut remote, is_closed) = host(&[], 0);
+    let mut attempt = attempt(None);
+    attempt.files.send = vec![SentFile::new(file.path(), false)];
+    remote.start(attempt);
+    while !is_closed.load(Ordering::SeqCst) {
+        let event = remote.next_event(Some(Instant::now() + Duration::from_millis(10))).unwrap();
+        assert!(!matches!(event, Some(ExecutorEvent::Ended(_))), "{event:?}");
+    }
+    assert_eq!(remote.waiting(), [AttemptKey { job: 1, attempt: 1 }]);
 }

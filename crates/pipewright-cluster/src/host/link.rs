@@ -11,7 +11,8 @@ use pipewright_batch::LocalSettings;
 
 use super::reports::{NodeId, Origin, Report, Reports};
 use crate::error::RemoteError;
-use crate::outbox::Outbox;
+use crate::files::{HostFiles, Tell};
+use crate::outbox::{Lane, Outbox};
 use crate::wire::{Frames, FromWorker, ToWorker, parse};
 
 /// The time for a worker that was greeted to tell its node.
@@ -33,6 +34,7 @@ pub(crate) type Closer = Arc<dyn Fn() + Send + Sync>;
 /// A connection to a worker.
 pub(crate) struct Link {
     pub(crate) outbox: Arc<Outbox>,
+    pub(crate) files: Arc<HostFiles>,
     heard: Arc<Heard>,
     close: Closer,
     origin: Origin,
@@ -67,7 +69,7 @@ impl Link {
 
     /// Allows this many more bytes of output.
     pub(crate) fn allow(&self, bytes: u64) {
-        self.outbox.allow(bytes);
+        self.outbox.allow(Lane::Output, bytes);
     }
 
     /// Returns true if the worker takes no messages.
@@ -104,7 +106,7 @@ pub(crate) struct Served {
 
 /// Reads from a worker that has been greeted, until the connection ends.
 pub(crate) fn serve(
-    reports: &Reports,
+    reports: &Arc<Reports>,
     reader: impl Read,
     mut writer: impl Write + Send + 'static,
     settings: &LocalSettings,
@@ -124,7 +126,18 @@ pub(crate) fn serve(
             close_it();
         }
     });
-    let link = Link { outbox: Arc::clone(&outbox), heard, close: Arc::clone(close), origin };
+    let told = Arc::clone(reports);
+    let tell: Tell = Arc::new(move |key, files, failure| {
+        told.add([Report::Files { node, key, files, failure }]);
+    });
+    let files = Arc::new(HostFiles::new(Arc::clone(&outbox), tell));
+    let link = Link {
+        outbox: Arc::clone(&outbox),
+        files: Arc::clone(&files),
+        heard,
+        close: Arc::clone(close),
+        origin,
+    };
     let greeting = close_unless_joined(Arc::clone(close));
     let has_joined = Arc::new(AtomicBool::new(false));
     close_at_end_unless_joined(reports, close, &has_joined);
@@ -132,6 +145,7 @@ pub(crate) fn serve(
         node,
         reports,
         outbox,
+        files,
         link: Some(link),
         is_bye: false,
         is_draining: false,
@@ -150,6 +164,7 @@ pub(crate) fn serve(
     };
     reading.outbox.close();
     close();
+    reading.files.close();
     reports.disconnect(node);
     let (has_joined, is_bye) = (reading.link.is_none(), reading.is_bye);
     let served = Served { has_joined, error: error.filter(|_| !is_bye) };
@@ -202,6 +217,7 @@ struct Reading<'a> {
     node: NodeId,
     reports: &'a Reports,
     outbox: Arc<Outbox>,
+    files: Arc<HostFiles>,
     /// `None`: it was reported.
     link: Option<Link>,
     is_bye: bool,
@@ -258,7 +274,7 @@ impl Reading<'_> {
                 }
             }
             FromWorker::Output(key, stream, bytes) => {
-                if !self.outbox.arrived(bytes.len() as u64) {
+                if !self.outbox.arrived(Lane::Output, bytes.len() as u64) {
                     return Err(RemoteError::Garbled("more output than was allowed"));
                 }
                 Some(Report::Output { node, key, stream, bytes: bytes.to_vec() })
@@ -266,6 +282,18 @@ impl Reading<'_> {
             FromWorker::Ended(mut end) => {
                 end.bound_texts(bounded);
                 Some(Report::Ended { node, end })
+            }
+            FromWorker::File(part) => {
+                self.files.arrived(part.map_reason(bounded))?;
+                None
+            }
+            FromWorker::Stored(failure) => {
+                self.files.stored(failure.map(bounded))?;
+                None
+            }
+            FromWorker::FileCredit(bytes) => {
+                self.files.allowed(bytes);
+                None
             }
             FromWorker::Displaced(key) => Some(Report::Displaced { node, key }),
             FromWorker::Placed(key) => Some(Report::Placed { node, key }),
@@ -348,7 +376,7 @@ pub(crate) fn spawn(
 }
 
 /// Connects until the batch ends, or until it is hopeless.
-fn keep_connected(reports: &Reports, settings: &LocalSettings, way: &impl Connect) {
+fn keep_connected(reports: &Arc<Reports>, settings: &LocalSettings, way: &impl Connect) {
     let (mut failures, mut has_joined) = (0, false);
     let notes = AtomicU32::new(0);
     while !reports.is_closed() {
@@ -397,6 +425,8 @@ pub(super) mod tests {
     /// Returns a link to nobody.
     pub(in super::super) fn to_nobody(origin: Origin) -> Link {
         let heard = Arc::new(Heard(Mutex::new(Instant::now())));
-        Link { outbox: Outbox::new(), heard, close: Arc::new(|| {}), origin }
+        let outbox = Outbox::new();
+        let files = Arc::new(HostFiles::new(Arc::clone(&outbox), Arc::new(|_, _, _| {})));
+        Link { outbox, files, heard, close: Arc::new(|| {}), origin }
     }
 }

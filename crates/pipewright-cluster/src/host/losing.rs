@@ -56,7 +56,13 @@ impl Remote {
         let lost: Vec<_> = lost.into_iter().map(|(key, _)| *key).collect();
         // What has not begun there gets another place.
         for key in placed.into_iter().map(|(key, _)| *key).collect::<Vec<_>>() {
-            self.attempts.entry(key).and_modify(Running::take_back);
+            if let Some(running) = self.attempts.get_mut(&key) {
+                running.take_back();
+                // That of its files, which are sent again.
+                if let Some(at) = running.deadline.take() {
+                    self.deadlines.remove(&(at, key));
+                }
+            }
             self.waiting.push_back(key);
         }
         if !lost.is_empty() {
@@ -83,9 +89,17 @@ impl Remote {
         let mut overdue = Vec::new();
         while let Some((_, key)) = self.deadlines.first().filter(|(at, _)| *at <= now).copied() {
             self.deadlines.pop_first();
-            let place = self.attempts.get(&key).and_then(|running| running.place);
-            let place = place.filter(|it| !self.nodes.get(&it.node).is_none_or(is_gone));
-            overdue.extend(place.map(|it| (it.node, format!("{key} did not end in time"))));
+            if let Some(at) = self.files_are_due(key, now) {
+                self.deadlines.insert((at, key));
+                continue;
+            }
+            let Some(running) = self.attempts.get(&key) else { continue };
+            let place = running.place.filter(|it| !self.nodes.get(&it.node).is_none_or(is_gone));
+            let reason = match running.transfer {
+                Some(_) => format!("the files of {key} do not move"),
+                None => format!("{key} did not end in time"),
+            };
+            overdue.extend(place.map(|it| (it.node, reason)));
         }
         for (id, node) in &self.nodes {
             if node.link.is_stuck() && !is_gone(node) {

@@ -6,6 +6,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `placing.rs` | which node runs an attempt |
+//! | `transfers.rs` | files that attempts get and leave |
 //! | `losing.rs` | nodes that are drained, silent or gone, and the end of all |
 //! | `reports.rs` | the reports of all connections |
 //! | `link.rs` | a connection to a worker; connects a node, again and again |
@@ -20,6 +21,7 @@ mod losing;
 mod placing;
 pub(crate) mod reports;
 mod slurm;
+mod transfers;
 mod via;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -31,8 +33,8 @@ use std::time::{Duration, Instant};
 
 use pipewright::Source;
 use pipewright_batch::{
-    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, LocalSettings,
-    MachineMemory, Machines, OutputSink,
+    Attempt, AttemptEnd, AttemptKey, AttemptOutcome, Executor, ExecutorEvent, JobFiles,
+    LocalSettings, MachineMemory, Machines, OutputSink,
 };
 
 use crate::program::Program;
@@ -104,6 +106,13 @@ struct Running {
     /// The same without its output, of one that is placed first: its node may have no room.
     sent: Option<Attempt>,
     at_node: AtNode,
+    /// The files that it leaves, and its directory there, once it has begun.
+    files: JobFiles,
+    current_dir: Option<PathBuf>,
+    /// Its files are on their way to its node, or from there, while this is there.
+    transfer: Option<Arc<()>>,
+    /// The end that is reported once its files are here.
+    ended: Option<Box<AttemptEnd>>,
     /// It begins only when it is told to.
     is_placed_first: bool,
     cpus: u32,
@@ -126,9 +135,11 @@ impl Running {
         self.attempt.is_none() && self.at_node == AtNode::Begun
     }
 
-    /// Returns true if it has been sent to that node.
+    /// Returns true if it has been sent to that node, and has not ended there.
     fn is_at(&self, node: NodeId) -> bool {
-        self.attempt.is_none() && self.place.is_some_and(|place| place.node == node)
+        self.attempt.is_none()
+            && self.ended.is_none()
+            && self.place.is_some_and(|place| place.node == node)
     }
 }
 
@@ -160,6 +171,9 @@ impl Remote {
             Report::Ended { node, end } => self.ended(node, *end),
             Report::Displaced { node, key } => self.displaced(node, key),
             Report::Placed { node, key } => self.placed_there(node, key),
+            Report::Files { node, key, files, failure } => {
+                self.files_moved(node, key, files, failure);
+            }
             Report::Note { node, text } => self.note(node, &text),
             Report::Draining { node, reason } => {
                 self.note(Some(node), &format!("no job is started there: {reason}"));
@@ -251,7 +265,7 @@ impl Remote {
         if let (Some(output), Some(files)) = (output, files) {
             output.written(files);
         }
-        self.finish(key, end);
+        self.fetch_or_finish(key, end);
         self.release_if_drained(id);
     }
 
@@ -323,6 +337,7 @@ impl Executor for Remote {
     fn stop(&mut self, key: AttemptKey) {
         let Some(running) = self.attempts.get(&key) else { return };
         match running.place.filter(|_| running.attempt.is_none()) {
+            Some(_) if running.ended.is_some() => self.stop_fetching(key),
             Some(place) => {
                 self.set_deadline(key, Duration::ZERO);
                 if let Some(node) = self.nodes.get(&place.node) {

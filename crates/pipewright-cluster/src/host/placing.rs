@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
-use pipewright_batch::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome, ExecutorEvent};
+use pipewright_batch::{Attempt, AttemptEnd, AttemptKey, AttemptOutcome, ExecutorEvent, JobFiles};
 
 use super::reports::{NodeId, Origin};
 use super::{AtNode, Node, NodeState, Remote, Running};
@@ -100,6 +100,10 @@ impl Remote {
             output: None,
             place: None,
             attempt: Some(attempt),
+            transfer: None,
+            ended: None,
+            files: JobFiles::default(),
+            current_dir: None,
             sent: None,
             at_node: AtNode::Begun,
             is_placed_first,
@@ -116,7 +120,15 @@ impl Remote {
         let Some(node) = self.nodes.get_mut(&place.node) else { return };
         running.place = Some(place);
         node.running += 1;
-        match running.is_placed_first {
+        if running.attempt.as_ref().is_some_and(|attempt| !attempt.files.send.is_empty()) {
+            return self.send_files(key, place.node);
+        }
+        self.has_place(key);
+    }
+
+    /// Begins an attempt that has a place and its files there, or tells that it has them.
+    pub(super) fn has_place(&mut self, key: AttemptKey) {
+        match self.attempts.get(&key).is_some_and(|running| running.is_placed_first) {
             true => self.events.push_back(ExecutorEvent::Placed(key)),
             false => self.begin_there(key),
         }
@@ -125,13 +137,16 @@ impl Remote {
     /// Starts an attempt at its place. One that has none, or has begun, is ignored.
     pub(super) fn begin_there(&mut self, key: AttemptKey) {
         let Some(running) = self.attempts.get_mut(&key) else { return };
-        let Some(place) = running.place else { return };
+        // One that waits for its files has another place than the one that it is to begin at.
+        let Some(place) = running.place.filter(|_| running.transfer.is_none()) else { return };
         let Some(node) = self.nodes.get_mut(&place.node) else { return };
         let (message, timeout) = match running.attempt.take() {
             Some(mut attempt) => {
                 let (message, timeout) =
                     (wire::wire_attempt(&attempt, place.slot), attempt.timeout);
                 running.output = attempt.output.take();
+                running.files = attempt.files.clone();
+                running.current_dir = attempt.current_dir.clone();
                 running.sent = Some(attempt).filter(|_| running.is_placed_first);
                 (ToWorker::Start(Box::new(message)), timeout)
             }
@@ -176,7 +191,7 @@ impl Remote {
 impl Running {
     /// Takes an attempt that has not begun back from its node.
     pub(super) fn take_back(&mut self) {
-        (self.place, self.at_node) = (None, AtNode::Begun);
+        (self.place, self.at_node, self.transfer) = (None, AtNode::Begun, None);
         if let Some(mut sent) = self.sent.take() {
             sent.output = self.output.take();
             self.attempt = Some(sent);

@@ -11,6 +11,7 @@ use pipewright_batch::AttemptKey;
 
 use super::link::Link;
 use crate::error::RemoteError;
+use crate::files::Files;
 use crate::wire::{About, Ended, Stream};
 
 /// The reports after which the nodes wait. One read of a connection may exceed it.
@@ -41,6 +42,8 @@ pub(crate) enum Report {
     Displaced { node: NodeId, key: AttemptKey },
     /// There is room for it, and it waits for its begin.
     Placed { node: NodeId, key: AttemptKey },
+    /// The files of an attempt have arrived, or one has not, for that reason.
+    Files { node: NodeId, key: AttemptKey, files: Files, failure: Option<String> },
     /// A message for the user.
     Note { node: Option<NodeId>, text: String },
     /// The node is asked to end.

@@ -13,8 +13,9 @@ use crate::sealed::{Secret, Session};
 
 const MAGIC: &[u8; 16] = b"pipewright batch";
 
-/// The version of the protocol. From 2 on, what follows the hellos of a connection with a secret is encrypted.
-const PROTOCOL: u16 = 2;
+/// The version of the protocol. From 2 on, what follows the hellos of a connection with a secret is encrypted; from 3
+/// on files are sent and fetched.
+const PROTOCOL: u16 = 3;
 
 /// The hash of the program, in hexadecimal digits.
 const PROGRAM_BYTES: usize = 32;
@@ -289,7 +290,7 @@ mod tests {
         let error = greeted.unwrap_err().to_string();
         assert_eq!(
             error,
-            "the other side speaks protocol 1, this one 2: use one build of pipewright"
+            "the other side speaks protocol 1, this one 3: use one build of pipewright"
         );
     }
 

@@ -15,7 +15,7 @@ use pipewright_batch::{
     NodeOutput, OutputSink,
 };
 use pipewright_os::base::os_text::from_encoded_bytes;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::RemoteError;
 
@@ -36,6 +36,16 @@ pub(crate) enum ToWorker {
     End,
     /// Begin this attempt, which has been [`FromWorker::Placed`].
     Begin(AttemptKey),
+    /// The file that follows gets this path.
+    Path(Text),
+    /// A part of a file for the path that was named last.
+    File(FilePart),
+    /// All files of an attempt have been sent: tell if they are [`FromWorker::Stored`].
+    StoreAll,
+    /// Send these files, in order.
+    Fetch(Vec<Text>),
+    /// This many more bytes of files may be sent.
+    FileCredit(u64),
 }
 
 /// A message from a worker.
@@ -59,6 +69,44 @@ pub(crate) enum FromWorker<'a> {
     Displaced(AttemptKey),
     /// There is room for it, and it waits for [`ToWorker::Begin`].
     Placed(AttemptKey),
+    /// A part of the first file of [`ToWorker::Fetch`] that has not ended.
+    File(FilePart),
+    /// The files before [`ToWorker::StoreAll`] are there, or the reason why one is not.
+    Stored(Option<String>),
+    /// This many more bytes of files may be sent.
+    FileCredit(u64),
+}
+
+/// A part of a file. Each file ends; one that cannot be read does not begin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FilePart {
+    /// Its first part: its rights.
+    Begin(u32),
+    Bytes(#[serde(serialize_with = "bytes", deserialize_with = "byte_buf")] Vec<u8>),
+    /// It is whole, or the reason why it is not.
+    End(Option<String>),
+}
+
+impl FilePart {
+    /// Bounds what the node has written.
+    pub(crate) fn map_reason(self, bounded: impl Fn(String) -> String) -> FilePart {
+        match self {
+            FilePart::End(reason) => FilePart::End(reason.map(bounded)),
+            part => part,
+        }
+    }
+
+    /// Returns the bytes that it takes of the credit: those that it holds in memory until it is stored.
+    pub(crate) fn cost(&self) -> u64 {
+        /// A part itself, and its frame.
+        const FIXED: u64 = 256;
+        FIXED
+            + match self {
+                FilePart::Begin(_) | FilePart::End(None) => 0,
+                FilePart::Bytes(bytes) => bytes.len() as u64,
+                FilePart::End(Some(reason)) => reason.len() as u64,
+            }
+    }
 }
 
 /// A stream of output.
@@ -108,6 +156,11 @@ pub(crate) struct Ended {
 
 fn bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
+}
+
+/// Takes bytes as a whole: a `Vec` takes them one by one.
+fn byte_buf<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    <&'de [u8]>::deserialize(deserializer).map(<[u8]>::to_vec)
 }
 
 /// Appends the frame of a message.
@@ -241,11 +294,11 @@ impl Frames {
 const MOST_TAIL_BYTES: usize = 16 << 10;
 
 impl Text {
-    fn of(text: impl AsRef<OsStr>) -> Text {
+    pub(crate) fn of(text: impl AsRef<OsStr>) -> Text {
         Text(text.as_ref().as_encoded_bytes().to_vec())
     }
 
-    fn into_os(self) -> Result<OsString, RemoteError> {
+    pub(crate) fn into_os(self) -> Result<OsString, RemoteError> {
         from_encoded_bytes(self.0).map_err(|_| RemoteError::Garbled("its text"))
     }
 }

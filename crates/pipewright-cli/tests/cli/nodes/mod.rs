@@ -304,7 +304,7 @@ fn a_worker_of_an_older_version_is_refused() {
     let _watchdog = Watchdog::start(60);
     with_one_more(
         "sh worker",
-        "speaks protocol 1, this one 2: use one build of pipewright; given up",
+        "speaks protocol 1, this one 3: use one build of pipewright; given up",
     );
 }
 
