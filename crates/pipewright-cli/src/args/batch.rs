@@ -141,6 +141,19 @@ pub(crate) struct BatchOptions {
     #[arg(long, value_name = "PATH", value_hint = ValueHint::Other, help_heading = headings::NODES)]
     pub(crate) worker_path: Option<PathBuf>,
 
+    /// Send FILE, such as {}, to the node of each job before it starts (repeatable)
+    ///
+    /// A relative FILE is one of this directory, and gets the same path in the directory of the job. Without
+    /// placeholders it is sent to each node once.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::NODES)]
+    pub(crate) send: Vec<OsString>,
+
+    /// Fetch FILE, such as {.}.out, from the node of each job after it (repeatable)
+    ///
+    /// A job that succeeds and leaves no FILE has failed.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = headings::NODES)]
+    pub(crate) fetch: Vec<OsString>,
+
     /// Fail a job that has lost N nodes
     #[arg(long, value_name = "N", value_hint = ValueHint::Other, default_value_t = 2, help_heading = headings::NODES)]
     pub(crate) max_lost: u32,

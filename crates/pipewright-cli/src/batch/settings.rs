@@ -1,5 +1,6 @@
 //! The settings of the batch that the options describe, and the machines that run its jobs.
 
+use std::ffi::OsStr;
 use std::io::Cursor;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -86,8 +87,20 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         batch = batch.jobs(count);
     }
     batch = batch.max_lost(options.max_lost);
-    if let Some(nodes) = nodes(options)? {
-        batch = batch.nodes(nodes);
+    match nodes(options)? {
+        Some(nodes) => batch = batch.nodes(nodes),
+        None if !options.send.is_empty() || !options.fetch.is_empty() => {
+            let message =
+                "--send and --fetch copy files to nodes and back: they need --via or --on";
+            return Err(Failure(message.to_owned()));
+        }
+        None => {}
+    }
+    for file in &options.send {
+        batch = batch.send_file(file_name("--send", file, options)?);
+    }
+    for file in &options.fetch {
+        batch = batch.fetch_file(file_name("--fetch", file, options)?);
     }
     // As make and ninja do: an explicit number is obeyed whatever runs above.
     let usual = if options.jobs.is_none() { JobserverMode::Join } else { JobserverMode::Off };
@@ -118,6 +131,13 @@ pub(super) fn batch(options: &BatchOptions) -> Result<Batch, Failure> {
         Some(rule) => batch.halt(rule),
         None => batch,
     })
+}
+
+/// Returns the name of a file with the placeholders of the command.
+fn file_name(option: &str, file: &OsStr, options: &BatchOptions) -> Result<Template, Failure> {
+    let replaced = options.input.replace.as_deref().unwrap_or("{}");
+    let parsed = Template::parse_text_replacing(file, replaced);
+    parsed.map_err(|error| Failure(format!("{option}: {error}")))
 }
 
 /// Returns the file of `+FILE`, as GNU parallel has it. `./+FILE` is a file of that name.

@@ -3,10 +3,12 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `files.rs` | files that jobs get and leave |
 //! | `lost.rs` | nodes and batches that are killed, stopped or drained; random batches |
 //! | `network.rs` | networks that are cut for a time, and nodes behind a real sshd |
 //! | `slurm.rs` | nodes of a Slurm cluster, their port and their secret |
 
+mod files;
 mod lost;
 mod network;
 mod slurm;
