@@ -322,6 +322,39 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_waits_for_credit_holds_up_no_output_and_no_message() {
+        let outbox = Outbox::new();
+        let part = || wire::FilePart::Bytes(vec![b'f'; PIECE_BYTES]);
+        let sending = Arc::clone(&outbox);
+        let (sender, sent) = std::sync::mpsc::channel();
+        let files = thread::spawn(move || {
+            let send =
+                || sending.send_part(Lane::Fetched, part().cost(), &FromWorker::File(part()));
+            while send() {
+                sender.send(()).unwrap();
+            }
+        });
+        // As many as there is credit for: the next one waits.
+        for _ in 0..WINDOW_BYTES / part().cost() {
+            sent.recv().unwrap();
+        }
+        let mut bytes = Vec::new();
+        outbox.take(&mut bytes, None);
+        outbox.send_output(KEY, Stream::Stdout, b"output");
+        outbox.send(&FromWorker::Note("note".to_owned())).unwrap();
+        bytes.clear();
+        outbox.take(&mut bytes, None);
+        let messages = messages(&bytes);
+        assert!(
+            messages[0].starts_with("Output(") && messages[1] == "Note(\"note\")",
+            "{messages:?}"
+        );
+        assert_eq!(messages.len(), 2);
+        outbox.close();
+        files.join().unwrap();
+    }
+
+    #[test]
     fn a_worker_that_beats_and_does_not_read_holds_up_no_memory() {
         let outbox = Outbox::new();
         for number in 1..=100_000 {
