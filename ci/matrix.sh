@@ -134,6 +134,7 @@ cell "the fuzz targets: lints" fuzz_lints
 cell "the fuzz targets: a minute each" bash ci/fuzz.sh 60
 cell "the worker in C in front of a hostile host: two minutes" bash ci/clients.sh 120 "$(date +%s)00000"
 cell "the packages, built" bash ci/package.sh
+cell "the dependencies, by cargo-deny" bash ci/deny.sh all
 for machine in uml-5.10 uml-6.1 5.10 6.1 6.12 newest power-cut disk-ext4 disk-xfs disk-btrfs full-newest full-5.10 \
     systemd-6.1 \
     systemd-newest arm64-6.1 riscv64; do
@@ -160,9 +161,19 @@ cell "the Debian package, in a clean Debian" bash ci/debian.sh
 cell "the image of a container, as the whole of a root" bash ci/container.sh
 cell "the Python package with the oldest and the newest Python" bash ci/python.sh all
 cell "the Python package: every call fails once, and 100,000 random cases beside subprocess" bash ci/python.sh net
+cell "the npm package of the workers in Node" bash ci/npm.sh
 cell "the wheels of the Python package" bash ci/wheels.sh
 cell "the site, in a browser" bash ci/site.sh
 cell "the pages of bench, disk and batch, in a browser, with axe" bash ci/reports.sh
+# As docs.rs builds it: with the features that an item needs, which the stable compiler cannot show.
+docs_rs() {
+    rustup component list --toolchain nightly 2> /dev/null | grep -q "^rustc.*(installed)" ||
+        { echo "SKIPPED need=nightly:rustc ci/matrix.sh: shows the features of items"; return 77; }
+    RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc --locked --no-deps --all-features --workspace \
+        --exclude pipewright-tests --exclude pipewright-test-macros --target-dir target/docs-rs
+    grep -q "Available on .*crate feature" target/docs-rs/doc/pipewright/struct.Command.html
+}
+cell "the reference of the libraries, as docs.rs shows it" docs_rs
 cell "published crates with pipewright::process in place of std" bash ci/ported.sh
 [ "$only" != --list ] || exit 0
 [ "$chosen" = 1 ] || { printf 'no cell has these words in its name: %s\n' "$only" >&2; exit 2; }
