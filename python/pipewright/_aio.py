@@ -349,12 +349,12 @@ class _Starts:
             except Exception as error:
                 watch.done.set_exception(error)
         again: List[Tuple[_Watch, Optional[native.Prepared]]] = []
-        for watch, prepared, error in failed:
+        for watch, prepared, failure in failed:
             # Also the first ones may lack what the others have, or all of them what one alone would have.
-            if self.may_wait(error) or (len(now) > 1 and _has_no_room(error)):
+            if self.may_wait(failure) or (len(now) > 1 and _has_no_room(failure)):
                 again.append((watch, prepared))
             else:
-                watch.done.set_exception(error)
+                watch.done.set_exception(failure)
         self.waiting.extendleft(reversed(again))
         self.most = 1 if again and not self.live else self.MOST
         if self.waiting and not (again and self.live):
