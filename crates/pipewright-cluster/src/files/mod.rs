@@ -70,6 +70,8 @@ fn read_parts(path: &Path, mut send: impl FnMut(FilePart) -> bool) -> io::Result
 struct Arriving {
     folder: OpenFolder,
     path: PathBuf,
+    /// The folders that were made for it.
+    made: Vec<PathBuf>,
     name: OsString,
     /// Its name until it is whole.
     new: OsString,
@@ -92,16 +94,17 @@ impl Arriving {
             }
             _ => {}
         }
-        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        let above = above.unwrap_or(Path::new("."));
+        let above = folder_of(path);
         check_link(above)?;
+        let missing = above.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.exists());
+        let made = missing.map(Path::to_owned).collect();
         fs::create_dir_all(above)?;
         let folder = OpenFolder::open_named(above)?;
         let mut new = OsString::from(".");
         new.push(&name);
         new.push(format!("-new-{:016x}", RandomState::new().hash_one(0)));
         let file = folder.create_with_rights(&new, rights)?;
-        Ok(Arriving { folder, path: path.to_owned(), name, new, file })
+        Ok(Arriving { folder, path: path.to_owned(), made, name, new, file })
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -114,12 +117,18 @@ impl Arriving {
             self.file.sync_all()?;
         }
         self.folder.rename(&self.new, &self.name)?;
-        match self.path.parent().filter(|above| is_durable && !above.as_os_str().is_empty()) {
-            Some(above) => sync_folder(above),
-            None if is_durable => sync_folder(Path::new(".")),
-            None => Ok(()),
+        if is_durable {
+            // Also the names of new folders.
+            let mut named = std::iter::once(&self.path).chain(&self.made);
+            named.try_for_each(|it| sync_folder(folder_of(it)))?;
         }
+        Ok(())
     }
+}
+
+/// Returns the folder that has the name of a file.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 impl Drop for Arriving {

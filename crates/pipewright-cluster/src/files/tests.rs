@@ -68,6 +68,17 @@ fn a_node_that_sends_files_that_were_not_asked_for_is_refused_and_none_of_them_i
 }
 
 #[test]
+fn the_folders_that_are_made_for_a_file_are_known_so_that_they_are_put_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a/b/file");
+    let file = Arriving::create(&path, 0o644).unwrap();
+    assert_eq!(file.made, [folder.path().join("a/b"), folder.path().join("a")]);
+    file.finish(true).unwrap();
+    assert!(Arriving::create(&path, 0o644).unwrap().made.is_empty());
+    assert_eq!(folder_of(Path::new("file")), Path::new("."));
+}
+
+#[test]
 fn a_node_that_sends_more_of_a_file_than_was_allowed_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (files, _told) = host_files();

@@ -346,9 +346,15 @@ impl Executor for Remote {
                 }
             }
             None => {
+                let node = running.place.map(|place| place.node);
+                let before = match running.transfer {
+                    Some(_) => "its files were there",
+                    None => "a node had room for it",
+                };
                 self.waiting.retain(|waiting| *waiting != key);
-                let reason = "it was stopped before a node had room for it".to_owned();
-                self.finish(key, AttemptEnd::without_run(key, AttemptOutcome::NotStarted(reason)));
+                let outcome = AttemptOutcome::NotStarted(format!("it was stopped before {before}"));
+                self.finish(key, AttemptEnd::without_run(key, outcome));
+                node.into_iter().for_each(|node| self.release_if_drained(node));
             }
         }
     }
