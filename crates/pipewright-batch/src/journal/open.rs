@@ -158,8 +158,13 @@ fn begin(
     // A run that was killed, or has lost its nodes, and each one after it that was killed before the nodes had ended.
     let query = "SELECT coalesce(max(remote AND (ended IS NULL OR how = ?1)), 0) FROM runs \
                  WHERE number = (SELECT max(number) FROM runs)";
-    let left_nodes: bool =
-        connection.query_row(query, [super::ABANDONED], |row| row.get(0)).map_err(sqlite)?;
+    let left_nodes = match opened.new {
+        // Its first run is this one.
+        Some(_) => false,
+        None => {
+            connection.query_row(query, [super::ABANDONED], |row| row.get(0)).map_err(sqlite)?
+        }
+    };
     let inherited = RunFacts { remote: facts.remote || left_nodes, ..facts.clone() };
     let facts = &inherited;
     let is_remote = is_network_filesystem(path).unwrap_or(false);

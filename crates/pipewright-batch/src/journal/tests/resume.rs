@@ -123,7 +123,9 @@ fn an_interrupted_job_that_runs_again_keeps_its_row() {
 fn a_killed_local_run_leaves_the_nodes_of_the_run_before_to_the_next_one() {
     let folder = Folder::new();
     let remote = RunFacts { remote: true, ..facts() };
-    drop(Journal::create(&folder.log(), &remote, no_waker()).unwrap());
+    let first = Journal::create(&folder.log(), &remote, no_waker()).unwrap();
+    assert!(!first.left_nodes, "a new log waits for no nodes");
+    drop(first);
     for _ in 0..2 {
         // It ends without an end in the log, as one that is killed.
         assert!(resume(&folder.log()).0.left_nodes);
