@@ -118,7 +118,6 @@ fn an_interrupted_job_that_runs_again_keeps_its_row() {
     check_whole(&folder.log());
 }
 
-/// A job that has failed, and a `once` job that may have run, are to run again, and their starts fail.
 #[test]
 fn a_killed_local_run_leaves_the_nodes_of_the_run_before_to_the_next_one() {
     let folder = Folder::new();
@@ -134,6 +133,7 @@ fn a_killed_local_run_leaves_the_nodes_of_the_run_before_to_the_next_one() {
     assert!(!resume(&folder.log()).0.left_nodes);
 }
 
+/// A job that has failed, and a `once` job that may have run, are to run again, and their starts fail.
 #[test]
 fn an_earlier_end_stands_until_another_attempt_has_begun() {
     for is_decided in [false, true] {
